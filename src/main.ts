@@ -9,7 +9,6 @@ import type { CommandName } from './cli/commands.ts';
 import type { InviteIo } from './cli/invite.ts';
 import type { Shell } from './cli/shell.ts';
 import type { Env } from './config/config.ts';
-import { logFolderOf, storeFileOf } from './data-folder/files.ts';
 import { OperatorError } from './errors.ts';
 
 // What is loaded from here on is compiled once per machine; so everything else is loaded from here on.
@@ -94,19 +93,14 @@ async function runHelpCommand(args: readonly string[], env: Env): Promise<number
 }
 
 async function keysIo(env: Env): Promise<InviteIo> {
-  const { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore } = await import('./wiring/opening.ts');
-  const stores = { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore };
-  return { out, env, isTty: isTty(), now: Date.now, ...stores };
+  return { out, env, isTty: isTty(), now: Date.now, ...(await import('./wiring/opening.ts')) };
 }
 
 /** A command on what is in the data folder or the database, or on its way there. */
 function onData(command: (args: readonly string[], shell: Shell) => Promise<number>): Runner {
   return async (args, env) => {
-    const [{ shellOf }, { openStore, findKeyStore, findServer }] = await Promise.all([
-      import('./cli/shell.ts'),
-      import('./wiring/opening.ts'),
-    ]);
-    return command(args, shellOf(process, { env, openStore, findKeyStore, findServer }));
+    const [{ shellOf }, stores] = await Promise.all([import('./cli/shell.ts'), import('./wiring/opening.ts')]);
+    return command(args, shellOf(process, { env, ...stores }));
   };
 }
 
@@ -119,74 +113,34 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
 }
 
 async function runMigrateCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [{ runMigrate }, { lockFolder }, { openSqliteMigrationSource }, { openPostgresMigrationTarget }] =
-    await Promise.all([
-      import('./cli/migrate.ts'),
-      import('./backends/embedded/folder-lock.ts'),
-      import('./backends/embedded/migration-source.ts'),
-      import('./backends/postgres/migration-target.ts'),
-    ]);
-  return runMigrate(args, {
-    ...shell,
-    lockFolder,
-    openSource: (folder) => openSqliteMigrationSource(folder),
-    openTarget: openPostgresMigrationTarget,
-  });
+  const [{ runMigrate }, { lockFolder }, source, target] = await Promise.all([
+    import('./cli/migrate.ts'),
+    import('./backends/embedded/folder-lock.ts'),
+    import('./backends/embedded/migration-source.ts'),
+    import('./backends/postgres/migration-target.ts'),
+  ]);
+  const [openSource, openTarget] = [source.openSqliteMigrationSource, target.openPostgresMigrationTarget];
+  return runMigrate(args, { ...shell, lockFolder, openSource, openTarget });
 }
 
 async function runBackupCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [
-    { runBackup },
-    { checkDataFolder, copyDataFolder, lockDataFolder, sizeOfData, unknownFiles },
-    { freeBytesOf },
-  ] = await Promise.all([
+  const [{ runBackup }, parts, { freeBytesOf }] = await Promise.all([
     import('./cli/backup.ts'),
     import('./backends/embedded/backup/backup.ts'),
     import('./backends/embedded/checkup.ts'),
   ]);
-  return runBackup(args, {
-    ...shell,
-    version: versionOf(),
-    lockDataFolder,
-    copyDataFolder,
-    sizeOfData,
-    unknownFiles,
-    checkFolder: checkDataFolder,
-    freeBytes: freeBytesOf,
-  });
+  return runBackup(args, { ...shell, ...parts, freeBytesOf, version: versionOf() });
 }
 
 async function runRestoreCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [
-    { runRestore },
-    { lockFolder },
-    { checkDataFolder },
-    { freeBytesOf },
-    { installationsOf, undoneByRestore },
-    { skipNumbersAfterRestore },
-    { createLogEnds, rewriteLogEnds },
-  ] = await Promise.all([
+  const [{ runRestore }, parts, { checkDataFolder }, { freeBytesOf }, { lockFolder }] = await Promise.all([
     import('./cli/restore.ts'),
-    import('./backends/embedded/folder-lock.ts'),
+    import('./backends/embedded/backup/restore.ts'),
     import('./backends/embedded/backup/backup.ts'),
     import('./backends/embedded/checkup.ts'),
-    import('./backends/embedded/backup/undone-by-restore.ts'),
-    import('./backends/embedded/store/starts.ts'),
-    import('./backends/embedded/log/recovery.ts'),
+    import('./backends/embedded/folder-lock.ts'),
   ]);
-  return runRestore(args, {
-    ...shell,
-    lockFolder,
-    checkFolder: checkDataFolder,
-    skipEventNumbers: (folder, now) => skipNumbersAfterRestore(storeFileOf(folder), now),
-    noteLogEnds: (folder) => {
-      rewriteLogEnds(logFolderOf(folder));
-      createLogEnds(logFolderOf(folder));
-    },
-    installationsOf,
-    undoneByRestore,
-    freeBytes: freeBytesOf,
-  });
+  return runRestore(args, { ...shell, ...parts, checkDataFolder, freeBytesOf, lockFolder });
 }
 
 // Run by `bin/sluice.js` under another Node: when that one is killed, nothing else stops this one.

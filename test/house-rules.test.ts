@@ -54,8 +54,8 @@ const OWN_JSON = new Set([
     'backends/embedded/log/segment-reader.ts',
     'backends/embedded/migration-source.ts',
   ],
-  ...['backup/manifest.ts', 'backup/notes.ts', 'backup/unpack.ts'],
-  ...['cli/doctor-data.ts', 'cli/export-file.ts', 'cli/import-state.ts'],
+  ...['backup/manifest.ts', 'backup/notes.ts'],
+  ...['cli/doctor-data.ts', 'cli/export.ts', 'cli/import.ts'],
 ]);
 
 function importsIn(sources: Sources): Import[] {

@@ -38,7 +38,6 @@ export interface LogFacts extends LogGap {
   readonly gaps?: readonly LogGap[];
 }
 
-/** A copy of a data folder that is to be made. */
 export interface CopySetup {
   readonly dataFolder: string;
   readonly scope: BackupScope;
@@ -52,7 +51,6 @@ export interface CopySetup {
 
 export interface DataSize {
   readonly bytes: number;
-  /** Size of the largest file. */
   readonly largestBytes: number;
 }
 

@@ -1,19 +1,22 @@
 /**
- * What `sluice backup` notes in the data folder, for the next backup and for `sluice doctor`; no backup holds these files.
+ * What `sluice backup` and `sluice restore` note in the data folder; no backup holds these files.
  *
  * `backup.json`: when the last successful backup was made and where to. Advice only: nothing depends on it.
  *
  * `backup-unfinished.json`: where the backup that is being made goes. It is there while one runs, under the lock for
  * backups, and after one that was killed. So the next backup of the folder removes what that one left, whatever name it has
  * itself, and `sluice doctor` names it.
+ *
+ * `restoring.json`: there from before the first file of a restore is written until the last one is synced. No server
+ * starts meanwhile: one that began with a log and no store would look healthy, with most of its data missing.
  */
 
-import { existsSync, readFileSync, realpathSync, rmSync } from 'node:fs';
-import { isAbsolute, join } from 'node:path';
+import { existsSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { isAbsolute, join, resolve } from 'node:path';
 import { OperatorError } from '../errors.ts';
 import { isObject, type JsonObject } from '../validation/shape.ts';
 import { ownLike } from '../data-folder/files.ts';
-import { writeDurably } from '../data-folder/write-durably.ts';
+import { syncPath, writeDurably } from '../data-folder/write-durably.ts';
 
 interface UnfinishedBackup {
   /** The name that it was to get; absolute. */
@@ -30,6 +33,7 @@ export interface LastBackup extends UnfinishedBackup {
 
 const LAST = 'backup.json';
 const UNFINISHED = 'backup-unfinished.json';
+const RESTORING = 'restoring.json';
 
 /** Undefined where there was none, or the file cannot be used. */
 export function readLastBackup(dataFolder: string): LastBackup | undefined {
@@ -100,4 +104,31 @@ function readNote(dataFolder: string, name: string): (UnfinishedBackup & JsonObj
 function writeNote(dataFolder: string, name: string, backup: UnfinishedBackup): void {
   const text = `${JSON.stringify(backup, undefined, 2)}\n`;
   writeDurably(join(dataFolder, name), text, (draft) => ownLike(draft, dataFolder));
+}
+
+export function restoreMarkerFileOf(dataFolder: string): string {
+  return join(dataFolder, RESTORING);
+}
+
+export function isRestoreUnfinished(dataFolder: string): boolean {
+  return existsSync(restoreMarkerFileOf(dataFolder));
+}
+
+export function writeRestoreMarker(dataFolder: string, source: string, at: number): void {
+  const text = `${JSON.stringify({ from: source, at: new Date(at).toISOString() }, undefined, 2)}\n`;
+  writeFileSync(restoreMarkerFileOf(dataFolder), text, { mode: 0o600, flush: true });
+  syncPath(dataFolder);
+}
+
+export function removeRestoreMarker(dataFolder: string): void {
+  rmSync(restoreMarkerFileOf(dataFolder), { force: true });
+  syncPath(dataFolder);
+}
+
+/** For servers and commands that are about to use what is in the folder. */
+export function refuseUnfinishedRestore(dataFolder: string): void {
+  if (!isRestoreUnfinished(dataFolder)) return;
+  throw new OperatorError(
+    `A restore into ${resolve(dataFolder)} is running or was interrupted, so the folder is incomplete. Run the same "sluice restore" again: it starts over.`,
+  );
 }

@@ -26,8 +26,8 @@ export class TarError extends Error {
 export interface TarEntry {
   readonly name: string;
   readonly bytes: number;
-  /** To be read before the next entry is asked for; what is not read is skipped. */
-  readonly content: AsyncIterable<Buffer>;
+  /** To be read before the next entry is asked for. */
+  readonly content: AsyncIterable<Uint8Array>;
 }
 
 export function tarHeader(name: string, bytes: number, modifiedAt: number): Buffer {
@@ -53,7 +53,12 @@ export class TarWriter {
     this.#stream = stream;
   }
 
-  async add(name: string, bytes: number, modifiedAt: number, content: AsyncIterable<Uint8Array>): Promise<void> {
+  async add(
+    name: string,
+    bytes: number,
+    modifiedAt: number,
+    content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  ): Promise<void> {
     await this.#write(tarHeader(name, bytes, modifiedAt));
     let written = 0;
     for await (const chunk of content) {
@@ -84,10 +89,11 @@ export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerato
     for (;;) {
       const header = await input.exactly(BLOCK_BYTES, 'it is cut short');
       if (isZero(header)) {
-        // Two blocks of zeros end an archive.
+        // Two blocks of zeros end an archive. Programs fill it up with more of them; anything else no program wrote.
         const second = await input.exactly(BLOCK_BYTES, 'its end is missing');
-        if (!isZero(second)) throw new TarError('there are bytes behind its end, which do not belong to it');
-        await assertNothingFollows(input);
+        for await (const chunk of input.rest(second)) {
+          if (!isZero(chunk)) throw new TarError('there are bytes behind its end, which do not belong to it');
+        }
         return;
       }
       assertChecksum(header);
@@ -99,32 +105,11 @@ export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerato
         continue;
       }
       if (!REGULAR.has(type) && type !== FOLDER) throw new TarError(`"${name}" is neither a file nor a folder`);
-      if (type !== FOLDER) {
-        let left = bytes;
-        yield {
-          name,
-          bytes,
-          content: (async function* () {
-            while (left > 0) {
-              const chunk = await input.atMost(left, `it is cut short within ${name}`);
-              left -= chunk.byteLength;
-              yield chunk;
-            }
-          })(),
-        };
-        while (left > 0) left -= (await input.atMost(left, `it is cut short within ${name}`)).byteLength;
-      }
+      if (type !== FOLDER) yield { name, bytes, content: input.chunks(bytes, `it is cut short within ${name}`) };
       await input.exactly(paddingOf(bytes), 'it is cut short');
     }
   } finally {
     await input.close();
-  }
-}
-
-/** Programs fill an archive up with zeros; anything else was not written by one. */
-async function assertNothingFollows(input: ByteReader): Promise<void> {
-  for await (const chunk of input.rest()) {
-    if (!isZero(chunk)) throw new TarError('there are bytes behind its end, which do not belong to it');
   }
 }
 
@@ -140,33 +125,32 @@ class ByteReader {
     this.#chunks = source[Symbol.asyncIterator]();
   }
 
-  async atMost(bytes: number, problem: string): Promise<Buffer> {
-    while (this.#rest.byteLength === 0) {
-      const next = await this.#chunks.next();
-      if (next.done === true) throw new TarError(problem);
-      this.#rest = Buffer.from(next.value.buffer, next.value.byteOffset, next.value.byteLength);
+  /** As many bytes, as they come. */
+  async *chunks(bytes: number, problem: string): AsyncGenerator<Buffer> {
+    for (let left = bytes; left > 0; ) {
+      while (this.#rest.byteLength === 0) {
+        const next = await this.#chunks.next();
+        if (next.done === true) throw new TarError(problem);
+        this.#rest = Buffer.from(next.value.buffer, next.value.byteOffset, next.value.byteLength);
+      }
+      const taken = this.#rest.subarray(0, left);
+      this.#rest = this.#rest.subarray(taken.byteLength);
+      left -= taken.byteLength;
+      yield taken;
     }
-    const taken = this.#rest.subarray(0, bytes);
-    this.#rest = this.#rest.subarray(taken.byteLength);
-    return taken;
   }
 
-  /** What is left, chunk by chunk. */
-  async *rest(): AsyncGenerator<Uint8Array> {
-    if (this.#rest.byteLength > 0) yield this.#rest;
+  /** What was taken last, and then what is left. */
+  async *rest(taken: Uint8Array): AsyncGenerator<Uint8Array> {
+    yield taken;
+    yield this.#rest;
     for (let next = await this.#chunks.next(); next.done !== true; next = await this.#chunks.next()) yield next.value;
   }
 
   /** For headers and padding: all of it is in memory. */
   async exactly(bytes: number, problem: string): Promise<Buffer> {
     if (bytes > EXTENDED_BYTES_MAX) throw new TarError('a header is too long');
-    const parts: Buffer[] = [];
-    for (let left = bytes; left > 0; ) {
-      const part = await this.atMost(left, problem);
-      parts.push(part);
-      left -= part.byteLength;
-    }
-    return Buffer.concat(parts);
+    return Buffer.concat(await Array.fromAsync(this.chunks(bytes, problem)));
   }
 
   async close(): Promise<void> {

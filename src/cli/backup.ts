@@ -14,11 +14,21 @@ import {
   realpathSync,
   renameSync,
   rmSync,
-  statSync,
   writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join, relative, resolve } from 'node:path';
-import { type ArchiveKind, archiveKindOf, ArchiveWriter, hashFile } from '../backup/files.ts';
+import {
+  type ArchiveKind,
+  archiveKindOf,
+  ArchiveWriter,
+  bytesOfBackup,
+  type CheckFolder,
+  hashFile,
+  isFolder,
+  type ReadOptions,
+  syncFolders,
+  verify,
+} from '../backup/files.ts';
 import {
   type BackupFacts,
   type BackupFile,
@@ -31,17 +41,16 @@ import {
   manifestText,
   parseManifest,
 } from '../backup/manifest.ts';
-import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import {
   draftOf,
   type LastBackup,
   leftoversOf,
   refuseDraft,
+  refuseUnfinishedRestore,
   removeUnfinishedBackup,
   writeLastBackup,
   writeUnfinishedBackup,
 } from '../backup/notes.ts';
-import { bytesOfBackup, type CheckFolder, isFolder, type UnpackOptions, verify } from '../backup/unpack.ts';
 import type { Config } from '../config/config.ts';
 import { readRetentionTime } from '../clock/retention-clock.ts';
 import { refuseUnreadableFolder } from '../data-folder/access.ts';
@@ -64,9 +73,8 @@ export interface BackupShell extends Shell {
   readonly sizeOfData: (dataFolder: string, scope: BackupScope) => DataSize;
   /** Names of files that no backup holds, because Sluice does not know them. */
   readonly unknownFiles: (dataFolder: string) => string[];
-  readonly checkFolder: CheckFolder;
-  /** On the disk of the folder. */
-  readonly freeBytes: (folder: string) => number;
+  readonly checkDataFolder: CheckFolder;
+  readonly freeBytesOf: (folder: string) => number;
 }
 
 /** Best-case compression ratio: the free-space check is there to fail early, not to refuse a backup that may fit. */
@@ -92,7 +100,7 @@ function readOptions(args: readonly string[], shell: Shell) {
   const to = flags.values.get('to') ?? null;
   const isVerify = flags.switches.has('verify');
   const [existing = null, ...more] = flags.positionals;
-  mistakes.push(...more.map((word) => `unexpected argument "${word}"`));
+  flags.refuse(more);
   if (to === '') mistakes.push('--to is empty; expected a folder or a file that is not there yet');
   if (to !== null && existing !== null) mistakes.push(`unexpected argument "${existing}"; the new backup is ${to}`);
   if (to === null && existing === null) {
@@ -106,7 +114,7 @@ function readOptions(args: readonly string[], shell: Shell) {
     );
   }
   if (mistakes.length > 0) throw flags.error();
-  return { config, to, existing, verify: isVerify, json: flags.isJson };
+  return { config, to, existing, isVerified: isVerify, json: flags.isJson };
 }
 
 async function verifyExisting({ existing, json }: Options, shell: BackupShell): Promise<number> {
@@ -124,10 +132,9 @@ async function verifyExisting({ existing, json }: Options, shell: BackupShell): 
   return 0;
 }
 
-async function makeBackup(options: Options, shell: BackupShell): Promise<number> {
-  const { config, verify: isVerified } = options;
+async function makeBackup({ config, to, isVerified, json }: Options, shell: BackupShell): Promise<number> {
   const { dataFolder } = config;
-  const target = resolve(options.to ?? '');
+  const target = resolve(to ?? '');
   const scope = scopeOf(config);
   assertTarget(target, dataFolder);
   refuseUnreadableFolder(dataFolder);
@@ -145,12 +152,12 @@ async function makeBackup(options: Options, shell: BackupShell): Promise<number>
   } finally {
     lock.release();
   }
-  const bytes = isFolder(target) ? manifest.files.reduce((sum, file) => sum + file.bytes, 0) : statSync(target).size;
+  const bytes = bytesOfBackup(target);
   const { began_at, sluice_version } = manifest;
   const made = { began_at, target, bytes, verified: isVerified, sluice_version };
   note(shell, () => writeLastBackup(dataFolder, made));
   const unknown = shell.unknownFiles(dataFolder);
-  if (options.json) {
+  if (json) {
     const result = { backup: target, bytes, verified: isVerified, ...summaryOf(manifest), files_left_out: unknown };
     shell.out(`${JSON.stringify(result)}\n`);
     return 0;
@@ -192,12 +199,12 @@ async function writeBackup(backup: NewBackup, shell: BackupShell): Promise<Manif
   const { target, scope, dataFolder, beganAt, isVerified } = backup;
   assertIsFree(target);
   const draft = draftOf(target);
-  const kind = archiveKindOf(target);
   const size = shell.sizeOfData(dataFolder, scope);
-  assertSpace(spaceFor(kind, size, isVerified), dirname(target), shell, `for a backup of ${formatBytes(size.bytes)}`);
+  const needed = spaceFor(archiveKindOf(target), size, isVerified);
+  assertSpace(needed, dirname(target), shell, `for a backup of ${formatBytes(size.bytes)}`);
   note(shell, () => writeUnfinishedBackup(dataFolder, { target, began_at: new Date(beganAt).toISOString() }));
   try {
-    const manifest = await writeDraft(draft, kind, size.bytes, backup, shell);
+    const manifest = await writeDraft(draft, size.bytes, backup, shell);
     if (isVerified) await verifyWithProgress(draft, shell);
     shell.stop.throwIfAborted();
     if (existsSync(target)) throw existsAlready(target);
@@ -276,11 +283,7 @@ function existsAlready(target: string): OperatorError {
 }
 
 /** An archive takes a file after the other, so one of them is there twice. A check unpacks an archive. */
-function spaceFor(
-  kind: ArchiveKind | undefined,
-  { bytes, largestBytes }: { bytes: number; largestBytes: number },
-  isVerified: boolean,
-): number {
+function spaceFor(kind: ArchiveKind | undefined, { bytes, largestBytes }: DataSize, isVerified: boolean): number {
   if (kind === undefined) return bytes;
   const archiveBytes = kind === 'tar' ? bytes : bytes * COMPRESSED_SHARE_MIN;
   return archiveBytes + (isVerified ? bytes : largestBytes);
@@ -289,10 +292,10 @@ function spaceFor(
 export function assertSpace(
   bytes: number,
   folder: string,
-  { freeBytes }: Pick<BackupShell, 'freeBytes'>,
+  { freeBytesOf }: Pick<BackupShell, 'freeBytesOf'>,
   purpose: string,
 ): void {
-  const free = freeBytes(folder);
+  const free = freeBytesOf(folder);
   if (free >= bytes) return;
   throw new OperatorError(
     `There is too little space on the disk of ${folder}: ${formatBytes(free)} are free, and about ${formatBytes(bytes)} are needed ${purpose}. Free some, or choose another disk.`,
@@ -302,11 +305,11 @@ export function assertSpace(
 /** Whole and synced when it resolves. */
 async function writeDraft(
   draft: string,
-  kind: ArchiveKind | undefined,
   totalBytes: number,
-  { scope, dataFolder, beganAt }: NewBackup,
+  { target, scope, dataFolder, beganAt }: NewBackup,
   shell: BackupShell,
 ): Promise<Manifest> {
+  const kind = archiveKindOf(target);
   const into = kind === undefined ? draft : `${draft}.files`;
   mkdirSync(into, { mode: 0o700 });
   // Also aborted when copying fails, so that the archive is not waited for.
@@ -349,13 +352,11 @@ async function writeDraft(
       files,
     });
     if (archive === undefined) {
-      for (const folder of new Set(files.flatMap(({ path }) => [into, dirname(join(into, path)), join(into, 'log')]))) {
-        syncPath(folder);
-      }
+      syncFolders(into, files);
       writeFileSync(join(into, MANIFEST_FILE), text, { mode: 0o600, flush: true });
       syncPath(into);
     } else {
-      await archive.addText(MANIFEST_FILE, text, shell.now());
+      await archive.add(MANIFEST_FILE, Buffer.byteLength(text), shell.now(), [Buffer.from(text)]);
       await archive.finish();
       rmSync(into, { recursive: true });
     }
@@ -369,19 +370,17 @@ async function writeDraft(
   }
 }
 
-/** Reads everything; throws where something is wrong. */
 function verifyWithProgress(source: string, shell: BackupShell): Promise<Manifest> {
   return withProgress('check', bytesOfBackup(source), shell, (options) =>
-    verify(source, { ...options, checkFolder: shell.checkFolder }),
+    verify(source, shell.checkDataFolder, options),
   );
 }
 
-/** For work on files, until it ends. `onFile` shows the name of the file, where it is given. */
 export async function withProgress<T>(
   title: string,
   total: number | null,
   shell: Shell,
-  work: (options: UnpackOptions & { readonly onFile: (path?: string) => void }) => Promise<T>,
+  work: (options: ReadOptions) => Promise<T>,
 ): Promise<T> {
   const progress = new Progress(title, 'file', shell);
   let [count, bytes] = [0, 0];

@@ -1,12 +1,9 @@
 /**
  * `sluice check FILE`: would these requests be accepted? Without a server it validates them as the edge does, and with
  * `--plan` checks them against a tracking plan. With `--url` or `--key` a server is asked, which also says what each user
- * would do to profiles; nothing is stored. Exit code 0: all is well; 2: something would be rejected or violates the plan,
- * in any mode; 1: it could not be checked.
- *
- * The file is one JSON value (a request, a user, or an array of either), or has one of them per line. Users on consecutive
- * lines are put into one request, as an import would send them. Each user keeps its location in the file, by which people
- * find it. Numbers keep their digits. The whole file is in memory: `FILE_BYTES_MAX`.
+ * would do to profiles; nothing is stored. Users on consecutive lines of a file are put into one request, as an import would
+ * send them, and keep their location in the file. Exit code 0: all is well; 2: something would be rejected or violates the
+ * plan, in any mode; 1: it could not be checked. The whole file is in memory: `FILE_BYTES_MAX`.
  */
 
 import { readFileSync, statSync } from 'node:fs';
@@ -68,7 +65,7 @@ async function readOptions(args: readonly string[], shell: Shell) {
   const { mistakes } = flags;
   const [file, ...others] = flags.positionals;
   if (file === undefined) mistakes.push('no file given; expected a file with requests or users, or - for stdin');
-  mistakes.push(...others.map((word) => `unexpected argument "${word}"; files are checked one at a time`));
+  flags.refuse(others, 'files are checked one at a time');
   const asksServer = flags.values.has('url') || flags.values.has('key');
   const planFile = flags.values.get('plan');
   if (asksServer && planFile !== undefined) {
@@ -250,11 +247,8 @@ interface Location {
 }
 
 interface Sample {
-  /** The body of a request. */
   readonly body: string;
-  /** Where the request is. */
   readonly location: Location;
-  /** Where each of its users is. */
   readonly userLocation: (userIndex: number) => Location;
 }
 
@@ -280,10 +274,10 @@ function samplesInValue(text: string): Samples {
     return { requests: [], bad: [{ location: file, message: `is not valid JSON: ${describeJsonError(text) ?? ''}` }] };
   }
   if (!Array.isArray(value)) {
-    return { requests: [sampleOf(text, value, { ...file, text: '' })], bad: [] };
+    return { requests: [sampleOf(text, value, { ...file, text: '' }, '')], bad: [] };
   }
   const requests = value.map((item: unknown, index) =>
-    sampleOf(JSON.stringify(item), item, { text: `[${index}]`, line: null }),
+    sampleOf(JSON.stringify(item), item, { ...file, text: `[${index}]` }, `[${index}].`),
   );
   return { requests, bad: [] };
 }
@@ -311,7 +305,7 @@ function samplesInLines(text: string): Samples {
       bad.push({ location, message: `is not valid JSON: ${where}` });
     } else if (isRequest(value)) {
       endRequest();
-      requests.push(sampleOf(line, value, location));
+      requests.push(sampleOf(line, value, location, `${location.text}, `));
     } else {
       if (users.length >= USERS_PER_REQUEST || characters + line.length > REQUEST_CHARACTERS) endRequest();
       users.push({ text: line, location });
@@ -322,17 +316,16 @@ function samplesInLines(text: string): Samples {
   return { requests, bad };
 }
 
-/** A value that is not a request is taken for a user: then the message is about what a user lacks. */
-function sampleOf(text: string, value: unknown, location: Location): Sample {
-  const { text: place, line } = location;
+/**
+ * A value that is not a request is taken for a user: then the message is about what a user lacks. `before` is in front of
+ * the users of a request.
+ */
+function sampleOf(text: string, value: unknown, location: Location, before: string): Sample {
   if (!isRequest(value)) return { body: `{"users":[${text}]}`, location, userLocation: () => location };
-  const separator = line === null ? '' : ', ';
-  const dot = line === null && place !== '' ? '.' : separator;
-  const named = (name: string): Location => ({ text: place === '' ? name : `${place}${dot}${name}`, line });
   return {
     body: text,
-    location: place === '' ? { text: 'the request', line } : location,
-    userLocation: (userIndex) => named(`users[${userIndex}]`),
+    location: { ...location, text: location.text || 'the request' },
+    userLocation: (userIndex) => ({ ...location, text: `${before}users[${userIndex}]` }),
   };
 }
 

@@ -6,8 +6,7 @@
  */
 
 import { formatSetting, type SettingName, SETTING_NAMES, SETTINGS } from '../config/config.ts';
-import { KEY_KINDS } from '../model.ts';
-import { ENVIRONMENT_CHOICES, ENVIRONMENTS_EXPECTED } from './choices.ts';
+import { type Environment, ENVIRONMENTS, KEY_KINDS } from '../model.ts';
 
 export interface Flag {
   /** Stands for the value in the help. A switch has none. */
@@ -34,12 +33,19 @@ export interface Command {
   /** At the end of its help: paragraphs, and then those that have a title, which is printed in bold. */
   readonly notes?: readonly string[];
   readonly topics?: Readonly<Record<string, string>>;
+  readonly exitCodes?: string;
   readonly commands?: Readonly<Record<string, Command>>;
 }
 
 export const EXPORT_FORMATS = ['ndjson', 'csv', 'parquet'] as const;
 export const EXPORT_KINDS = ['events', 'profiles'] as const;
 export const COMPLETION_SHELLS = ['bash', 'zsh', 'fish'] as const;
+
+export const SHORT_ENVIRONMENTS: Readonly<Record<string, Environment>> = { prod: 'production', dev: 'development' };
+const SHORT_FORMS = Object.keys(SHORT_ENVIRONMENTS);
+/** All that `--env` takes. */
+export const ENVIRONMENT_CHOICES: readonly string[] = [...ENVIRONMENTS, ...SHORT_FORMS];
+export const ENVIRONMENTS_EXPECTED = `${ENVIRONMENTS.join(' or ')}, or ${SHORT_FORMS.join(' or ')} for short`;
 
 const PERSONAL_FLAG: Flag = {
   help: 'show properties that the tracking plan marks as personal; otherwise they are •••',
@@ -72,7 +78,6 @@ const INGEST_FLAGS: Flags = {
 
 const SERVER_FLAGS: Flags = { ...INGEST_FLAGS, ...DATA_FLAG };
 
-/** Which rejected users. */
 const REJECTION_FLAGS: Flags = {
   reason: { value: 'REASON', help: 'only users rejected for this reason' },
   event: { value: 'NAME', help: 'only users with an event of this name' },
@@ -87,7 +92,6 @@ const ENVIRONMENT_FLAG: Flag = {
   choices: ENVIRONMENT_CHOICES,
 };
 
-/** Whose data is read. */
 const TENANT_FLAGS: Flags = {
   account: { value: 'NAME', help: 'the account; needed once several accounts have data' },
   env: { ...ENVIRONMENT_FLAG, help: `${ENVIRONMENT_FLAG.help}; needed once both have data` },
@@ -230,9 +234,7 @@ const PLAN_COMMANDS = {
     argument: PLAN_ARGUMENT,
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
     notes: ['The plan is for the account and environment of the key. Servers use it within 2 seconds.'],
-    topics: {
-      'Exit codes': '0 pushed, 2 the file has errors or was refused, 1 not sent.',
-    },
+    exitCodes: '0 pushed, 2 the file has errors or was refused, 1 not sent.',
   },
   pull: {
     summary: 'writes the tracking plan of a server as a file',
@@ -249,9 +251,7 @@ const PLAN_COMMANDS = {
     usage: [['sluice plan diff [FILE]']],
     argument: PLAN_ARGUMENT,
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
-    topics: {
-      'Exit codes': '0 no difference, 2 different, or the file has errors, 1 not compared.',
-    },
+    exitCodes: '0 no difference, 2 different, or the file has errors, 1 not compared.',
   },
   check: {
     synopsis: 'plan check [FILE]',
@@ -259,9 +259,7 @@ const PLAN_COMMANDS = {
     usage: [['sluice plan check [FILE]']],
     argument: PLAN_ARGUMENT,
     flags: {},
-    topics: {
-      'Exit codes': '0 valid, 2 errors: each is printed with its path.',
-    },
+    exitCodes: '0 valid, 2 errors: each is printed with its path.',
   },
 } as const satisfies Record<string, Command>;
 
@@ -345,9 +343,7 @@ const COMMANDS = {
     },
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
     notes: ['Searches all accounts.'],
-    topics: {
-      'Exit codes': '0 found, 1 not found.',
-    },
+    exitCodes: '0 found, 1 not found.',
   },
   profile: {
     synopsis: 'profile user_id=42',
@@ -367,9 +363,7 @@ const COMMANDS = {
       choices: ['user_id=', 'email=', 'phone_number=', 'anon_id='],
     },
     flags: TENANT_FLAGS,
-    topics: {
-      'Exit codes': '0 found, 1 no person has this identifier.',
-    },
+    exitCodes: '0 found, 1 no person has this identifier.',
   },
   import: {
     synopsis: 'import FILE.ndjson',
@@ -395,8 +389,8 @@ const COMMANDS = {
         'Run the same command again: it continues where FILE.ndjson.import says. Every request has an Idempotency-Key made from its lines, so requests in progress are stored once (within 24 h).',
       'Rejected?':
         'FILE.ndjson.rejected.ndjson has each rejected line with its number and the reason. Fix them there and import that file: FILE.ndjson, once changed, would be stored again with all its lines.',
-      'Exit codes': '0 all users were accepted, 2 some were rejected, 1 it stopped and can be run again.',
     },
+    exitCodes: '0 all users were accepted, 2 some were rejected, 1 it stopped and can be run again.',
   },
   check: {
     synopsis: 'check FILE',
@@ -420,10 +414,8 @@ const COMMANDS = {
     notes: [
       'With --url or --key, a server checks the file, against the plan that was pushed to it. With a secret key, the output also shows which profiles would be created, changed and merged. The server stores and counts nothing.',
     ],
-    topics: {
-      'Exit codes':
-        '0 everything would be accepted and follows the plan, 2 something would be rejected or violates the plan (in any mode), 1 it could not be checked.',
-    },
+    exitCodes:
+      '0 everything would be accepted and follows the plan, 2 something would be rejected or violates the plan (in any mode), 1 it could not be checked.',
   },
   send: {
     synopsis: 'send EVENT name=value…',
@@ -451,8 +443,8 @@ const COMMANDS = {
     topics: {
       Values:
         'a value that is JSON is sent as such: a number, true, false, null, an object. Anything else is text. To send digits as text, quote them twice: zip=\'"10115"\'. timestamp and $event_id are always text; revenue and event_value must be numbers.',
-      'Exit codes': '0 the event was accepted, 2 it was rejected, 1 it was not sent. The reason names the field.',
     },
+    exitCodes: '0 the event was accepted, 2 it was rejected, 1 it was not sent. The reason names the field.',
   },
   rejections: {
     summary: 'shows what was rejected and why',
@@ -490,10 +482,8 @@ const COMMANDS = {
     notes: [
       'A fixed user is stored as if it had been correct from the start: under its original trace and time of receipt, once. The job continues on the server if this command is stopped.',
     ],
-    topics: {
-      'Exit codes':
-        '0 all were accepted, 2 some are still rejected or too large to be patched (with --dry-run: would be), 1 it could not be done.',
-    },
+    exitCodes:
+      '0 all were accepted, 2 some are still rejected or too large to be patched (with --dry-run: would be), 1 it could not be done.',
   },
   'dead-letters': {
     summary: 'shows accepted requests that failed, and retries them',
@@ -511,9 +501,7 @@ const COMMANDS = {
     notes: [
       'A dead letter is caused by a bug in Sluice: its request was accepted, and is kept as long as events (SLUICE_EVENT_RETENTION), until a version can process it.',
     ],
-    topics: {
-      'Exit codes': '0 done, 2 some still cannot be processed, 1 it could not be done.',
-    },
+    exitCodes: '0 done, 2 some still cannot be processed, 1 it could not be done.',
   },
   demo: {
     summary: 'sends the events of a small sample shop to a server',
@@ -529,8 +517,8 @@ const COMMANDS = {
       'Twice?': 'Nothing is stored twice: every event has an $event_id made from the seed (within 7 days).',
       'Which key?':
         'A secret one: only a secret key can read whether there is data already. The first start of a server prints one for development.',
-      'Exit codes': '0 everything was sent, 1 it was not; run it again to send the rest.',
     },
+    exitCodes: '0 everything was sent, 1 it was not; run it again to send the rest.',
   },
   plan: {
     synopsis: 'plan infer|push|pull|diff|types|check',
@@ -585,9 +573,7 @@ const COMMANDS = {
       ...JSON_FLAG,
     },
     notes: ['Changes nothing. Works with a running server and without one.', '✓ good   ! a warning   ✗ broken'],
-    topics: {
-      'Exit codes': '0 everything is OK, 1 errors, 2 warnings only.',
-    },
+    exitCodes: '0 everything is OK, 1 errors, 2 warnings only.',
   },
   migrate: {
     synopsis: 'migrate --to URL',
@@ -610,8 +596,8 @@ const COMMANDS = {
       'Interrupted?': 'Run the same command again: it continues where it stopped.',
       'At the end':
         'the rows and the ledger of both sides are compared, and it says how to start the server from now on. The file migrated.json in the data folder then prevents an embedded server from continuing there.',
-      'Exit codes': '0 both sides are the same, 1 they are not, and stderr or the table says why.',
     },
+    exitCodes: '0 both sides are the same, 1 they are not, and stderr or the table says why.',
   },
   backup: {
     synopsis: 'backup --to FOLDER|FILE',
@@ -637,9 +623,7 @@ const COMMANDS = {
       'Every event acknowledged before the backup began is in it. It is written to ….part and renamed when it is complete. It contains personal data: keep it safe.',
       'With STORE_URL it contains only the local log; dump the database first. See docs/backup.md.',
     ],
-    topics: {
-      'Exit codes': '0 success, 1 nothing was kept, or the backup is damaged; stderr says why.',
-    },
+    exitCodes: '0 success, 1 nothing was kept, or the backup is damaged; stderr says why.',
   },
   restore: {
     synopsis: 'restore --from FOLDER|FILE',
@@ -663,8 +647,8 @@ const COMMANDS = {
       'Interrupted?': 'Run the same command again; no server starts on the folder before it is complete.',
       Afterwards:
         'the restore undoes unmerges, erasures, key revocations and rolls, and member removals made after the backup. Repeat them: see docs/backup.md.',
-      'Exit codes': '0 success, 1 nothing was restored; stderr says why.',
     },
+    exitCodes: '0 success, 1 nothing was restored; stderr says why.',
   },
   completion: {
     synopsis: 'completion bash|zsh|fish',
@@ -691,12 +675,7 @@ const COMMANDS = {
 export type CommandName = keyof typeof COMMANDS;
 
 /** How a command or subcommand is called: `keys create`. */
-export type CommandPath = CommandName | SubcommandPath<CommandName>;
-type SubcommandPath<Name extends CommandName> = Name extends CommandName
-  ? (typeof COMMANDS)[Name] extends { readonly commands: infer Commands }
-    ? `${Name} ${keyof Commands & string}`
-    : never
-  : never;
+export type CommandPath = CommandName | `${CommandName} ${string}`;
 
 /** The same with a plain type, for iterating over all of them. */
 export const ALL_COMMANDS: Readonly<Record<string, Command>> = COMMANDS;

@@ -12,7 +12,7 @@ export async function runCompletion(args: readonly string[], out: (text: string)
   const flags = readArguments('completion', args);
   const { mistakes } = flags;
   const [given, ...others] = flags.positionals;
-  mistakes.push(...others.map((word) => `unexpected argument "${word}"; one shell at a time`));
+  flags.refuse(others, 'one shell at a time');
   const shell = COMPLETION_SHELLS.find((name) => name === given);
   const expected = 'expected bash, zsh or fish';
   if (given === undefined) mistakes.push(`no shell given; ${expected}`);

@@ -3,18 +3,13 @@
  * as `sluice serve`, so that it shows what serve would do; starts nothing and touches no file.
  */
 
-import { describeConfig, type Env, loadConfig } from '../config/config.ts';
+import { describeConfig, loadConfig } from '../config/config.ts';
+import type { KeysIo } from './keys.ts';
 import { inkFor, renderTable, wrap } from './table.ts';
 
 const DESCRIPTION_COLUMNS = 92;
 
-interface ConfigIo {
-  out(text: string): void;
-  readonly env: Env;
-  readonly isTty: boolean;
-}
-
-export async function runConfig(args: readonly string[], io: ConfigIo): Promise<number> {
+export async function runConfig(args: readonly string[], io: Pick<KeysIo, 'out' | 'env' | 'isTty'>): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
   const settingArgs = args.filter((arg) => arg !== '--json');
   const { config, sources } = loadConfig({ env: io.env, args: settingArgs });

@@ -16,7 +16,7 @@ const ID = /^(all|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+)$/i;
 export async function runDeadLetters(args: readonly string[], shell: Shell): Promise<number> {
   const flags = readArguments('dead-letters', args);
   const { mistakes } = flags;
-  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  flags.refuse(flags.positionals);
   const retry = flags.values.get('retry');
   if (retry !== undefined && !ID.test(retry))
     mistakes.push(`--retry is "${retry}"; expected the id of a dead letter, or all`);

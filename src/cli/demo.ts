@@ -38,7 +38,7 @@ export async function runDemo(args: readonly string[], shell: Shell): Promise<nu
 async function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('demo', args);
   const { mistakes } = flags;
-  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  flags.refuse(flags.positionals);
   const seedText = flags.values.get('seed') ?? SEED_DEFAULT;
   const seed = /^\d{1,10}$/.test(seedText) ? Number(seedText) : Number.NaN;
   if (!(seed <= SEED_MAX)) mistakes.push(`--seed is "${seedText}"; expected a whole number from 0 to ${SEED_MAX}`);
@@ -84,7 +84,12 @@ async function sendShop(shop: Shop, server: Server, shell: Shell): Promise<numbe
     const sent = await sendBody(bytes, idempotencyKey, target);
     if (sent.kind !== 'taken') {
       progress.end();
-      throw unsentError(sent.kind === 'unsent' ? sent.problem : null, sent.kind, index);
+      const reason =
+        sent.kind === 'unsent'
+          ? (sent.problem?.message ?? 'Stopped.')
+          : `The server rejected a request (${sent.kind}).`;
+      const rest = index === 0 ? 'Nothing was sent.' : 'A part was sent. To send the rest: sluice demo --yes';
+      throw new OperatorError(`${reason}\n${rest}`);
     }
     sum.users += users;
     sum.bytes += bytes.length;
@@ -93,16 +98,6 @@ async function sendShop(shop: Shop, server: Server, shell: Shell): Promise<numbe
   }
   progress.end();
   return sum.rejected;
-}
-
-function unsentError(
-  problem: OperatorError | null,
-  kind: 'unsent' | 'refused' | 'too large',
-  sent: number,
-): OperatorError {
-  const reason = problem?.message ?? (kind === 'unsent' ? 'Stopped.' : `The server rejected a request (${kind}).`);
-  const rest = sent === 0 ? 'Nothing was sent.' : 'A part was sent. To send the rest: sluice demo --yes';
-  return new OperatorError(`${reason}\n${rest}`);
 }
 
 function summary({ events, people }: Shop, rejected: number, server: Server): string {

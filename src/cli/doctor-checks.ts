@@ -4,7 +4,7 @@
  * keys, tracking plans and backups; `doctor-data.ts` checks the content of the log and the store.
  */
 
-import { readdirSync, type Stats, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { leftoversOf, readLastBackup, readUnfinishedBackup } from '../backup/notes.ts';
 import { type Config, formatSetting, SETTING_NAMES, SETTINGS } from '../config/config.ts';
@@ -44,7 +44,6 @@ interface LockHolder {
   readonly pid: number | null;
 }
 
-/** What the doctor needs beyond other commands. */
 export interface DoctorShell extends Shell {
   /** Undefined if there is none yet. */
   readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
@@ -66,7 +65,6 @@ export interface DoctorShell extends Shell {
   readonly pause?: (milliseconds: number) => Promise<void>;
 }
 
-/** What a check gets. */
 export interface DoctorParts extends Omit<DoctorShell, 'inspectLocalLog' | 'pause'> {
   readonly config: Config;
   readonly dataFolder: string;
@@ -75,12 +73,10 @@ export interface DoctorParts extends Omit<DoctorShell, 'inspectLocalLog' | 'paus
   readonly isDeep: boolean;
   /** Opened on first use, and closed after all checks. Undefined if there is none yet. */
   readonly store: () => Promise<Store | undefined>;
-  /** What a start would report about the local log. */
   readonly inspectLocalLog: () => Promise<LogInspection>;
   readonly pause: (milliseconds: number) => Promise<void>;
 }
 
-/** Facts about a database that servers share. */
 export interface DatabaseFacts {
   readonly version: string;
   /** Null before the first start of a server. */
@@ -175,7 +171,7 @@ export const checkSettings: Check = async ({ settingMistakes, env }) => {
 
 export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => {
   const folder = resolve(dataFolder);
-  const stat = statOf(folder);
+  const stat = statSync(folder, { throwIfNoEntry: false });
   if (stat === undefined && config.storeUrl !== '') {
     const advice = 'Run it where the server runs, or name the folder with --data FOLDER or SLUICE_DATA.';
     return [warning(`${folder} does not exist: no server has run on this machine`, advice)];
@@ -229,7 +225,7 @@ function isAlive(pid: number): boolean {
 }
 
 export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
-  if (statOf(dataFolder) === undefined) return [];
+  if (!existsSync(dataFolder)) return [];
   const free = freeBytes(dataFolder);
   const least = config.diskFreeBytesMin;
   const limit = `${SETTINGS.diskFreeBytesMin.env} is ${formatSetting('diskFreeBytesMin', least)}`;
@@ -416,8 +412,4 @@ async function lastFindings({ config, dataFolder, store, now }: DoctorParts): Pr
   const oldest = hours.reduce((earliest, { hour }) => Math.min(earliest, hour), now());
   if (now() - oldest <= BACKUP_OLD_MS) return [ok('none yet, and the data is less than a day old')];
   return [warning(`there was never one, and the oldest data is ${formatSpan(now() - oldest)} old`, BACKUP_ADVICE)];
-}
-
-function statOf(path: string): Stats | undefined {
-  return statSync(path, { throwIfNoEntry: false });
 }

@@ -31,7 +31,6 @@ import {
   type DeadLetter,
   type LedgerHour,
   type LedgerReader,
-  type LedgerSums,
   NO_HOURS,
   type Store,
   type StoredLedger,
@@ -326,7 +325,7 @@ export const checkClock: Check = async (parts) => {
   }
   const apart = await checkDatabaseClock(parts);
   if (apart.length > 0) return apart;
-  const heldSeconds = await heldSecondsOf(parts);
+  const heldSeconds = Number(HELD_SECONDS.exec(await askServer(parts, '/metrics'))?.[1] ?? 0);
   if (heldSeconds > 0) {
     const message = `it says ${localTime(now)}, and the server does not trust it: received_at is ${formatSpan(heldSeconds * 1_000)} behind`;
     const advice =
@@ -354,11 +353,6 @@ export const checkClock: Check = async (parts) => {
     return [ok(`${localTime(now)}, and no event was received later`)];
   });
 };
-
-/** From the metrics of a server on this folder; 0 if none responds. */
-async function heldSecondsOf(parts: DoctorParts): Promise<number> {
-  return Number(HELD_SECONDS.exec(await askServer(parts, '/metrics'))?.[1] ?? 0);
-}
 
 /** The response of a server running on this folder; empty if none responds. */
 async function askServer({ config, dataFolder, lockHolder }: DoctorParts, path: string): Promise<string> {
@@ -550,15 +544,12 @@ const LEDGER_ADVICE = 'This is a bug in Sluice, or a damaged file: please report
 
 function imbalances({ hour, users, events }: LedgerHour): Finding[] {
   return [['users', users] as const, ['events', events] as const].flatMap(([noun, sums]) => {
-    const difference = sums.received - accountedFor(sums);
+    const { received, stored, duplicates, erased, expired, deadLetters, pending } = sums;
+    const difference = received - (stored + duplicates + erased + expired + deadLetters + pending);
     if (difference === 0) return [];
-    const message = `of ${formatCount(sums.received)} ${noun} received in the hour of ${localTime(hour)}, ${formatCount(Math.abs(difference))} are ${difference > 0 ? 'missing' : 'too many'}`;
+    const message = `of ${formatCount(received)} ${noun} received in the hour of ${localTime(hour)}, ${formatCount(Math.abs(difference))} are ${difference > 0 ? 'missing' : 'too many'}`;
     return [failed(message, LEDGER_ADVICE)];
   });
-}
-
-function accountedFor({ stored, duplicates, erased, expired, deadLetters, pending }: LedgerSums): number {
-  return stored + duplicates + erased + expired + deadLetters + pending;
 }
 
 async function positionsOf(store: LedgerReader): Promise<Positions> {

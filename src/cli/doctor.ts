@@ -3,7 +3,7 @@
  * without one, and changes nothing. Exit code 0: everything is OK; 1: errors; 2: warnings only.
  */
 
-import { isRestoreUnfinished } from '../backup/restore-marker.ts';
+import { isRestoreUnfinished } from '../backup/notes.ts';
 import type { LogInspection } from '../log/continuity.ts';
 import { problemOfUnmigratedFolder, refuseMigratedFolder } from '../migration/marker.ts';
 import type { Store } from '../store.ts';
@@ -36,7 +36,6 @@ const TEXT_COLUMNS = 96;
 type NamedCheck = readonly [name: string, check: Check];
 type NamedFinding = Required<Finding>;
 
-/** Checks of the data folder. */
 const FOLDER_CHECKS: readonly NamedCheck[] = [
   ['data folder', checkFolder],
   ['data folder', checkIsRestored],
@@ -57,7 +56,7 @@ const CHECKS: readonly NamedCheck[] = [
 
 export async function runDoctor(args: readonly string[], shell: DoctorShell): Promise<number> {
   const flags = readArguments('doctor', args);
-  flags.mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  flags.refuse(flags.positionals);
   if (flags.mistakes.length > 0) throw flags.error();
   const findings = await examineWith(shell, flags);
   const code = exitCodeOf(findings);
@@ -113,9 +112,7 @@ async function checkIsRestored({ dataFolder }: DoctorParts): Promise<Finding[]> 
 /** A check that throws is a finding, too. */
 async function attempt(name: string, check: Check, parts: DoctorParts): Promise<NamedFinding[]> {
   try {
-    return (await check(parts)).map(({ check: about = name, state, message, advice }) => {
-      return { check: about, state, message, advice };
-    });
+    return (await check(parts)).map((finding) => Object.assign({ check: name }, finding));
   } catch (error) {
     return [{ check: name, state: 'error', message: `the check failed: ${messageOf(error)}`, advice: null }];
   }
@@ -166,8 +163,8 @@ function describe({ check, state, message, advice }: NamedFinding, ink: Ink): st
     ...rest.map((line) => indent + line),
   ];
   if (advice !== null) {
-    const [start = '', ...more] = wrap(`→ ${printable(advice)}`, TEXT_COLUMNS - indent.length);
-    lines.push(...[start, ...more].map((line) => `${indent}${ink.dim(line)}`));
+    const advised = wrap(`→ ${printable(advice)}`, TEXT_COLUMNS - indent.length);
+    lines.push(...advised.map((line) => `${indent}${ink.dim(line)}`));
   }
   return lines.join('\n');
 }

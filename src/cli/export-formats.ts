@@ -22,7 +22,6 @@ interface Column<Row> {
   readonly cell: (row: Row) => Cell;
 }
 
-/** How rows of one kind are exported. */
 export interface Shape<Row> {
   readonly noun: string;
   readonly columns: readonly Column<Row>[];

@@ -1,13 +1,26 @@
 /**
  * `sluice export`: events or profiles of a tenant as NDJSON, CSV or parquet. Reads the store page by page through its
  * cursor, so memory stays flat and a running server is not held up; events come newest first, profiles oldest first.
- * Events that arrive meanwhile and are newer than the first page are not part of it. NDJSON and CSV files are resumable
- * (`export-file.ts`).
+ * Events that arrive meanwhile and are newer than the first page are not part of it. NDJSON and CSV files are resumable.
  */
 
-import { closeSync, existsSync, openSync, statSync } from 'node:fs';
+import {
+  appendFileSync,
+  closeSync,
+  existsSync,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import type { FlagsRead } from '../config/flags.ts';
 import { syncPath } from '../data-folder/write-durably.ts';
 import { OperatorError } from '../errors.ts';
@@ -22,29 +35,21 @@ import {
   type StoredEvent,
   type StoredProfile,
 } from '../store.ts';
-import { readArguments } from './arguments.ts';
-import { readChoice } from './choices.ts';
+import { readArguments, readChoice } from './arguments.ts';
 import { EXPORT_FORMATS, EXPORT_KINDS } from './commands.ts';
 import { csvHeader, csvLine, EVENT_SHAPE, PROFILE_SHAPE, type Shape, writeParquet } from './export-formats.ts';
-import {
-  type RequestedExport,
-  type Checkpoint,
-  removePart,
-  finishPart,
-  PartFile,
-  partOf,
-  readCheckpoint,
-} from './export-file.ts';
 import { countOf, formatBytes, MOMENT_EXPECTED, readMoment } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { chooseTenant, planOfTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const PAGE_ROWS = 1_000;
+/** How much work a crash may cost: whichever comes first. */
+const CHECKPOINT_BYTES = 32 * 1_024 * 1_024;
+const CHECKPOINT_MS = 2_000;
 
 type ExportOptions = ReturnType<typeof readOptions>;
 
-/** Rows of one kind, and how to get a page of them. */
 interface Source<Row> {
   readonly shape: Shape<Row>;
   /** How many there are; null when that is not known without reading them. */
@@ -237,15 +242,13 @@ async function writeTextFile<Row>(source: Source<Row>, out: string, job: Job): P
       const place = { cursor: page.nextCursor, rows, from: options.from, to: options.to };
       part.reach(place, shell.now(), shell.stop.aborted);
     }
+    if (!isWhole) {
+      const where = countOf(rows, source.shape.noun);
+      throw new OperatorError(`Stopped. To continue after ${where}, run the same command again.`);
+    }
   } catch (error) {
     part.close();
     throw error;
-  }
-  if (!isWhole) {
-    part.close();
-    throw new OperatorError(
-      `Stopped. To continue after ${countOf(rows, source.shape.noun)}, run the same command again.`,
-    );
   }
   part.finish();
   return done(source.shape.noun, rows, part.bytes, out, job);
@@ -268,13 +271,10 @@ async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job)
   closeSync(openSync(partOf(out), 'wx', 0o600));
   try {
     await writeParquet(partOf(out), source.shape.columns, rowsOf());
+    if (!isWhole) throw new OperatorError('Stopped. A parquet export starts over when it is run again.');
   } catch (error) {
     removePart(out);
     throw error;
-  }
-  if (!isWhole) {
-    removePart(out);
-    throw new OperatorError('Stopped. A parquet export starts over when it is run again.');
   }
   syncPath(partOf(out));
   finishPart(out);
@@ -307,4 +307,136 @@ function done(noun: string, rows: number, bytes: number, out: string, { shell, o
       : `${countOf(rows, noun)} in ${out} (${formatBytes(bytes)}).\n`,
   );
   return 0;
+}
+
+/** The options as typed, and what is masked: the partial file of another export is not continued. */
+type RequestedExport = Readonly<Record<string, string | null>>;
+
+interface Checkpoint {
+  /** Where to continue in the store. */
+  readonly cursor: string;
+  readonly rows: number;
+  /** Bytes of `FILE.part` that are synced. */
+  readonly bytes: number;
+  /** Times that were relative when the export began. */
+  readonly from: number | null;
+  readonly to: number | null;
+}
+
+/** What is in `FILE.part.state`. */
+interface State {
+  readonly asked: RequestedExport;
+  readonly checkpoint: Checkpoint;
+}
+
+function partOf(file: string): string {
+  return `${file}.part`;
+}
+
+function stateFileOf(file: string): string {
+  return `${partOf(file)}.state`;
+}
+
+/** What an earlier run of the same export left; undefined if nothing. Throws if it was another export. */
+function readCheckpoint(file: string, asked: RequestedExport): Checkpoint | undefined {
+  let text: string;
+  try {
+    text = readFileSync(stateFileOf(file), 'utf8');
+  } catch {
+    return undefined;
+  }
+  const found = parse(text);
+  if (isDeepStrictEqual(found?.asked, asked)) return found?.checkpoint;
+  const isMaskedOnly = isDeepStrictEqual({ ...found?.asked, masked: asked.masked }, asked);
+  throw new OperatorError(
+    isMaskedOnly
+      ? `${partOf(file)} cannot be continued: the tracking plan no longer marks the same data as personal. Start over with --restart.`
+      : `${partOf(file)} is part of an interrupted export with other options. Run it with the same options to continue, or start over with --restart.`,
+  );
+}
+
+/**
+ * The file of an export while it is being written: `FILE.part`, and next to it `FILE.part.state`, which records how
+ * much of it is synced, where to continue in the store, and the options. An interrupted export continues from there
+ * when it is run with the same options. The file gets its name only when it is complete.
+ */
+class PartFile {
+  readonly #file: string;
+  readonly #asked: RequestedExport;
+  readonly #descriptor: number;
+  #bytes: number;
+  #syncedBytes: number;
+  /** Long ago at first, so that the first page is noted down. */
+  #syncedAt = Number.NEGATIVE_INFINITY;
+
+  /** Cuts off what came after the checkpoint, or starts over without one. */
+  constructor(file: string, asked: RequestedExport, checkpoint: Checkpoint | undefined) {
+    this.#file = file;
+    this.#asked = asked;
+    this.#bytes = checkpoint?.bytes ?? 0;
+    this.#syncedBytes = this.#bytes;
+    const part = partOf(file);
+    // The state of another export must not be taken for that of this one.
+    if (checkpoint === undefined) removePart(file);
+    this.#descriptor = openSync(part, checkpoint === undefined ? 'ax' : 'a', 0o600);
+    if (fstatSync(this.#descriptor).size < this.#bytes) {
+      closeSync(this.#descriptor);
+      throw new OperatorError(`${part} is shorter than it was. Start over with --restart.`);
+    }
+    ftruncateSync(this.#descriptor, this.#bytes);
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  write(text: string): void {
+    const bytes = Buffer.from(text);
+    appendFileSync(this.#descriptor, bytes);
+    this.#bytes += bytes.length;
+  }
+
+  /** Called between pages; syncs at the first, now and then, and when the command is to stop. */
+  reach(place: Omit<Checkpoint, 'bytes'>, now: number, isStopping: boolean): void {
+    const isDue = now - this.#syncedAt >= CHECKPOINT_MS || this.#bytes - this.#syncedBytes >= CHECKPOINT_BYTES;
+    if (!isDue && !isStopping) return;
+    fsyncSync(this.#descriptor);
+    const state: State = { asked: this.#asked, checkpoint: { ...place, bytes: this.#bytes } };
+    const draft = `${stateFileOf(this.#file)}.new`;
+    writeFileSync(draft, `${JSON.stringify(state)}\n`, { mode: 0o600, flush: true });
+    renameSync(draft, stateFileOf(this.#file));
+    this.#syncedBytes = this.#bytes;
+    this.#syncedAt = now;
+  }
+
+  finish(): void {
+    fsyncSync(this.#descriptor);
+    closeSync(this.#descriptor);
+    finishPart(this.#file);
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+}
+
+/** What an earlier export left of a file that was to get this name. */
+function removePart(file: string): void {
+  // The state first: without it the part is not continued.
+  rmSync(stateFileOf(file), { force: true });
+  rmSync(partOf(file), { force: true });
+}
+
+function finishPart(file: string): void {
+  renameSync(partOf(file), file);
+  rmSync(stateFileOf(file), { force: true });
+}
+
+/** Undefined for what this program did not write: the file is written whole or not at all. */
+function parse(text: string): State | undefined {
+  try {
+    return JSON.parse(text) as State;
+  } catch {
+    return undefined;
+  }
 }

@@ -16,7 +16,6 @@ export function wantsHelp(args: readonly string[]): boolean {
   return args.slice(0, end < 0 ? args.length : end).some((arg) => arg === '--help' || arg === '-h');
 }
 
-/** The list of all commands. */
 export function mainHelp(ink: Ink): string {
   return `${ink.bold('sluice')}: receives customer events over HTTP, stores them durably, and lets you read them back.
 
@@ -61,18 +60,19 @@ export function unknownCommand(words: readonly string[]): OperatorError {
 }
 
 function helpText(path: string, command: Command, ink: Ink): string {
-  const { summary, description, usage, argument, flags, commands, notes = [], topics = {} } = command;
+  const { summary, description, usage, argument, flags, commands, notes = [], topics = {}, exitCodes } = command;
   const lineWidth = Math.max(0, ...usage.map(([line, remark]) => (remark === undefined ? 0 : line.length)));
   const usageLines = usage.map(([line, remark]) =>
     remark === undefined ? `  ${line}` : `  ${line.padEnd(lineWidth)}   ${ink.dim(remark)}`,
   );
   const options = [
-    ...(argument === undefined ? [] : [optionLines(argument.value, argument)]),
-    ...Object.entries(flags).map(([name, flag]) => optionLines(flagName(name, flag), flag)),
+    ...(argument === undefined ? [] : [columns(argument.value, argument.help, FLAG_COLUMNS)]),
+    ...Object.entries(flags).map(([name, flag]) => columns(flagName(name, flag), flag.help, FLAG_COLUMNS)),
   ];
   const remarks = [
     ...notes.map((note) => wrap(note, COLUMNS).join('\n')),
     ...Object.entries(topics).map(([title, text]) => titled(title, text, ink)),
+    ...(exitCodes === undefined ? [] : [titled('Exit codes', exitCodes, ink)]),
   ];
   const parts = [
     titled(`sluice ${path}`, description ?? `${summary}.`, ink),
@@ -93,10 +93,6 @@ function commandList(before: string, commands: Readonly<Record<string, Command>>
     .map(([name, { synopsis = before + name, summary }]) => columns(synopsis, summary, SYNOPSIS_COLUMNS))
     .map((text) => text.replace(/^ {2}\S+/, (name) => `  ${ink.bold(name.trim())}`))
     .join('\n');
-}
-
-function optionLines(name: string, { help }: Flag): string {
-  return columns(name, help, FLAG_COLUMNS);
 }
 
 /** Two columns; the right one is wrapped, and begins on a new line where the left one is too wide. */

@@ -1,9 +1,8 @@
 /**
- * Splits the bytes of an NDJSON file into batches of users. Lines are validated (UTF-8, JSON, size) and kept byte for
- * byte, never re-serialised, so numbers keep their digits. Each line is validated on its own before it is spliced into
- * a body: `{}, {}` would otherwise become two users. Batch boundaries depend on the bytes alone, so an import that
- * resumes at a boundary produces the same batches. Memory: one batch and one chunk. Lines of a
- * `FILE.rejected.ndjson` are unwrapped first, so that the file can be fixed and imported.
+ * Splits the bytes of an NDJSON file into batches of users. Lines are kept byte for byte, so numbers keep their digits.
+ * Each is validated on its own before it is spliced into a body: `{}, {}` would otherwise become two users. Batch boundaries
+ * depend on the bytes alone, so an import that resumes at a boundary produces the same batches. Memory: one batch and one
+ * chunk. Lines of a `FILE.rejected.ndjson` are unwrapped first, so that the file can be fixed and imported.
  */
 
 import { isUtf8 } from 'node:buffer';
@@ -70,12 +69,11 @@ export async function* batchesOf(source: AsyncIterable<Uint8Array>, start: FileP
       [lines, badLines, bytes] = [[], [], 0];
     }
     const read = readLine(line);
-    if (read.kind === 'user') {
-      lines.push({ number: line.number, bytes: read.bytes });
+    if (read !== null && 'reason' in read) {
+      badLines.push(read);
+    } else if (read !== null) {
+      lines.push(read);
       bytes += read.bytes.length + COMMA.length;
-    } else if (read.kind === 'bad') {
-      const { reason, isJson } = read;
-      badLines.push({ number: line.number, bytes: read.bytes, reason, isJson });
     }
     next = { offset: line.end, lines: line.number };
   }
@@ -92,36 +90,36 @@ export function bodyOf(lines: readonly Line[]): Buffer<ArrayBuffer> {
   return Buffer.concat(parts);
 }
 
-type ReadLine =
-  | { readonly kind: 'user'; readonly bytes: Buffer }
-  | { readonly kind: 'bad'; readonly bytes: Buffer; readonly reason: string; readonly isJson: boolean }
-  | { readonly kind: 'blank' };
-
-function readLine({ number, bytes, isCut }: RawLine): ReadLine {
+/** Null for a blank one. */
+function readLine({ number, bytes, isCut }: RawLine): Line | BadLine | null {
   if (number === 1 && bytes.indexOf(GZIP_START) === 0) {
     throw new OperatorError(
       `This file is compressed with gzip; ${EXPECTED}. Decompress it first: zcat FILE | sluice import -`,
     );
   }
-  const bad = (reason: string): ReadLine => ({ kind: 'bad', bytes, reason, isJson: false });
-  if (isCut) return bad(`the line is longer than ${LINE_BYTES_MAX} bytes, which is all that a request can carry`);
-  if (!isUtf8(bytes)) return bad(`the line is not UTF-8; ${EXPECTED}`);
-  return readText(bytes.toString('utf8'), bytes);
+  const line = { number, bytes };
+  if (isCut) return bad(line, `the line is longer than ${LINE_BYTES_MAX} bytes, which is all that a request can carry`);
+  if (!isUtf8(bytes)) return bad(line, `the line is not UTF-8; ${EXPECTED}`);
+  return readText(bytes.toString('utf8'), line);
 }
 
-function readText(text: string, bytes: Buffer): ReadLine {
-  if (text.trim() === '') return { kind: 'blank' };
+function bad(line: Line, reason: string, isJson = false): BadLine {
+  return { ...line, reason, isJson };
+}
+
+function readText(text: string, line: Line): Line | BadLine | null {
+  if (text.trim() === '') return null;
   let value: unknown;
   try {
     value = parseJson(text);
   } catch {
-    return { kind: 'bad', bytes, reason: notJson(text), isJson: false };
+    return bad(line, notJson(text));
   }
-  if (isRejectedLine(value, 'user')) return readRejectedUser(text, bytes);
+  if (isRejectedLine(value, 'user')) return readRejectedUser(text, line);
   if (isRejectedLine(value, 'text') && typeof value['text'] === 'string') {
-    return readText(value['text'], Buffer.from(value['text']));
+    return readText(value['text'], { ...line, bytes: Buffer.from(value['text']) });
   }
-  return readValue(value, bytes);
+  return readValue(value, line);
 }
 
 /**
@@ -159,13 +157,13 @@ function characterAt(text: string, offset: number): string {
   return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
 }
 
-function readValue(value: unknown, bytes: Buffer): ReadLine {
-  const bad = (reason: string): ReadLine => ({ kind: 'bad', bytes, reason, isJson: true });
-  if (Array.isArray(value)) return bad(`the line is an array; ${EXPECTED} (jq -c ".[]" makes them)`);
+function readValue(value: unknown, line: Line): Line | BadLine {
+  if (Array.isArray(value)) return bad(line, `the line is an array; ${EXPECTED} (jq -c ".[]" makes them)`, true);
   if (isObject(value) && Array.isArray(value['users']) && !Object.hasOwn(value, 'identifiers')) {
-    return bad(`the line is a whole request, {"users":[…]}; ${EXPECTED} (jq -c ".users[]" makes them)`);
+    const reason = `the line is a whole request, {"users":[…]}; ${EXPECTED} (jq -c ".users[]" makes them)`;
+    return bad(line, reason, true);
   }
-  return { kind: 'user', bytes };
+  return line;
 }
 
 /** Whether an import before this one wrote it into its `FILE.rejected.ndjson`. No valid user looks like that. */
@@ -174,14 +172,14 @@ function isRejectedLine(value: unknown, sent: 'user' | 'text'): value is Readonl
   return typeof value['line'] === 'number' && typeof value['reason'] === 'string';
 }
 
-function readRejectedUser(text: string, bytes: Buffer): ReadLine {
+function readRejectedUser(text: string, line: Line): Line | BadLine {
   const rejected = parseExact(text);
   const user = isObject(rejected) ? rejected['user'] : undefined;
   try {
-    return readValue(user, Buffer.from(JSON.stringify(user)));
+    return readValue(user, { ...line, bytes: Buffer.from(JSON.stringify(user)) });
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    return { kind: 'bad', bytes, reason: 'the user in the line is nested too deep', isJson: false };
+    return bad(line, 'the user in the line is nested too deep');
   }
 }
 

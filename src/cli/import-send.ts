@@ -16,7 +16,6 @@ const RETRY_AFTER_MS_MAX = 60_000;
 const RETRYABLE = new Set([408, 425, 429, 500, 502, 503, 504]);
 
 export interface Target {
-  /** The ingest endpoint. */
   readonly url: URL;
   readonly key: string;
   readonly timeoutMs: number;
@@ -143,7 +142,6 @@ export function rejectedIn(errors: unknown): SentUser[] {
   });
 }
 
-/** Why a call failed, in a few words. */
 export function whyCallFailed(error: unknown): string {
   if (!(error instanceof Error)) return 'no reason given';
   if (error.name === 'TimeoutError') return `no response within ${formatSpan(CALL_MS_MAX)}`;

@@ -22,7 +22,6 @@ export interface InviteIo extends KeysIo {
 
 type Made = Awaited<ReturnType<typeof makeInvitation>>;
 
-/** Returns the exit code; throws `OperatorError` for what the person has to fix. */
 export async function runInvite(args: readonly string[], io: InviteIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
   const flags = readArguments('invite', args);

@@ -4,7 +4,7 @@
  * roll or revoke in a wrong folder leaves nothing behind. A whole key is in the output of `create` and `roll` alone.
  */
 
-import type { Config, Env } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import type { FlagsRead } from '../config/flags.ts';
 import { formatDuration, parseDurationMs } from '../config/values.ts';
 import { refuseLostKeys } from '../data-folder/lost-keys.ts';
@@ -33,28 +33,24 @@ import {
 } from '../keys/manage.ts';
 import { KEY_KINDS } from '../model.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
-import { type Arguments, readSubcommand } from './arguments.ts';
-import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts';
+import { type Arguments, readChoice, readEnvironment, readSubcommand } from './arguments.ts';
+import { ENVIRONMENTS_EXPECTED } from './commands.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
 import { commandHelp } from './help.ts';
 import { formatCount, localTime } from './local-time.ts';
 import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
+import type { Shell } from './shell.ts';
 import { type Ink, inkFor, renderTable } from './table.ts';
 
 export const DEFAULT_ACCOUNT_NAME = 'default';
 const OVERLAP_DEFAULT = '24h';
 
-export interface KeysIo {
-  out(text: string): void;
-  readonly env: Env;
-  now(): number;
+export interface KeysIo extends Pick<Shell, 'out' | 'env' | 'now' | 'findKeyStore'> {
+  readonly isTty: boolean;
   /** Makes what is not there yet, but for keys that a data folder has lost. */
   readonly openKeyStore: (config: Config) => Promise<KeyStore>;
   /** Replaces those that a data folder has lost. */
   readonly replaceLostKeys: (config: Config, now: number) => Promise<KeyStore>;
-  /** Makes nothing: undefined where there is none. */
-  readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
-  readonly isTty: boolean;
 }
 
 /** What a command gets: its arguments, read, and where the keys are. */
@@ -75,7 +71,6 @@ const COMMANDS = {
   revoke: revokeCommand,
 };
 
-/** Returns the exit code; throws `OperatorError` for what the person has to fix. */
 export async function runKeys(args: readonly string[], io: KeysIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
   const found = readSubcommand('keys', args, COMMANDS);
@@ -102,9 +97,9 @@ async function createCommand({ io, flags, config, now, ink }: KeysCall): Promise
   });
 }
 
-function readOptions(flags: FlagsRead, now: number): KeyOptions | undefined {
+function readOptions(flags: Arguments, now: number): KeyOptions | undefined {
   const { mistakes } = flags;
-  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  flags.refuse(flags.positionals);
   const name = flags.values.get('name');
   if (name === undefined) mistakes.push('--name is missing; expected a few words that say what the key is for');
   const kind = readChoice(flags, 'kind', KEY_KINDS);
@@ -222,7 +217,7 @@ function whereItIs(config: Config): string {
 }
 
 async function listCommand({ io, flags, config, now, ink }: KeysCall): Promise<string> {
-  flags.mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  flags.refuse(flags.positionals);
   if (flags.mistakes.length > 0) throw flags.error();
 
   const keys = (await onKeys(io, config, (store) => store.list())) ?? [];
@@ -323,10 +318,10 @@ async function revokeCommand({ io, flags, config, now }: KeysCall): Promise<stri
 }
 
 /** Empty where there is none, which is then among the mistakes. */
-function readId({ positionals, mistakes }: Arguments, done: string, example: string): string {
-  const [id = '', ...others] = positionals;
-  if (id === '') mistakes.push(`no key id given, as in: sluice keys ${example}`);
-  mistakes.push(...others.map((word) => `unexpected argument "${word}"; keys are ${done} one at a time`));
+function readId(flags: Arguments, done: string, example: string): string {
+  const [id = '', ...others] = flags.positionals;
+  if (id === '') flags.mistakes.push(`no key id given, as in: sluice keys ${example}`);
+  flags.refuse(others, `keys are ${done} one at a time`);
   return id;
 }
 

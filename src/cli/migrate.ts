@@ -16,14 +16,7 @@ import {
   readMigrationMarker,
   writeMigrationMarker,
 } from '../migration/marker.ts';
-import {
-  type Chunk,
-  type MigrationSource,
-  type MigrationTarget,
-  type TargetState,
-  type TenantLedger,
-} from '../migration/parts.ts';
-import type { TenantId } from '../model.ts';
+import type { Chunk, MigrationSource, MigrationTarget, TargetState } from '../migration/parts.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 import { readArguments } from './arguments.ts';
 import { countOf, formatCount, isoTime, localTime } from './local-time.ts';
@@ -79,7 +72,7 @@ function readOptions(args: readonly string[], shell: Shell) {
   const to = flags.values.get('to');
   const given = to === undefined ? flags : { ...flags, values: new Map([...flags.values, ['store-url', to]]) };
   const config = readSettings(given, shell.env);
-  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; the database goes behind --to`));
+  flags.refuse(flags.positionals, 'the database goes behind --to');
   if (config.storeUrl === '' && mistakes.length === 0) {
     mistakes.push('no database given; expected --to postgres://…, or STORE_URL in the environment');
   }
@@ -254,28 +247,18 @@ async function compare(source: MigrationSource, target: MigrationTarget, here: C
   const tenants = new Set([...ledgersHere.keys(), ...ledgersThere.keys()]);
   let hours = 0;
   for (const tenantId of tenants) {
-    const compared = compareLedgers(tenantId, ledgersHere, ledgersThere);
-    hours += compared.hours;
-    differences.push(...compared.differences);
+    const hoursHere = new Map(ledgersHere.get(tenantId)?.map((hour) => [hour.hour, hour]));
+    const hoursThere = new Map(ledgersThere.get(tenantId)?.map((hour) => [hour.hour, hour]));
+    const all = new Set([...hoursHere.keys(), ...hoursThere.keys()]);
+    const differing = [...all].filter((hour) => !isDeepStrictEqual(hoursHere.get(hour), hoursThere.get(hour)));
+    for (const hour of differing.slice(0, DIFFERENCES_SHOWN)) {
+      differences.push(`ledger of ${tenantId}: the hour ${new Date(hour).toISOString()} is not the same`);
+    }
+    const untold = differing.length - DIFFERENCES_SHOWN;
+    if (untold > 0) differences.push(`ledger of ${tenantId}: ${untold} more hours are not the same`);
+    hours += all.size;
   }
   return { here, there, hours, tenants: tenants.size, differences };
-}
-
-function compareLedgers(
-  tenantId: TenantId,
-  ledgersHere: TenantLedger,
-  ledgersThere: TenantLedger,
-): { hours: number; differences: string[] } {
-  const here = new Map(ledgersHere.get(tenantId)?.map((hour) => [hour.hour, hour]));
-  const there = new Map(ledgersThere.get(tenantId)?.map((hour) => [hour.hour, hour]));
-  const hours = new Set([...here.keys(), ...there.keys()]);
-  const differing = [...hours].filter((hour) => !isDeepStrictEqual(here.get(hour), there.get(hour)));
-  const differences = differing
-    .slice(0, DIFFERENCES_SHOWN)
-    .map((hour) => `ledger of ${tenantId}: the hour ${new Date(hour).toISOString()} is not the same`);
-  const untold = differing.length - differences.length;
-  if (untold > 0) differences.push(`ledger of ${tenantId}: ${untold} more hours are not the same`);
-  return { hours: hours.size, differences };
 }
 
 /** `sign_in_attempts` as people read it. */

@@ -6,7 +6,6 @@
  */
 
 import { readFileSync, writeFileSync } from 'node:fs';
-import type { FlagsRead } from '../config/flags.ts';
 import { messageOf, OperatorError } from '../errors.ts';
 import { diffPlans, type PlanDifference } from '../plans/diff.ts';
 import { type CataloguedEvent, type InferredFrom, inferPlan } from '../plans/infer.ts';
@@ -57,7 +56,7 @@ async function pushCommand(flags: Arguments, shell: Shell): Promise<number> {
 }
 
 async function pullCommand(flags: Arguments, shell: Shell): Promise<number> {
-  refuseArguments(flags);
+  flags.refuse(flags.positionals);
   const version = flags.values.get('version');
   if (version !== undefined && !/^[1-9]\d{0,8}$/.test(version)) {
     flags.mistakes.push(`--version is "${version}"; expected the number of a version`);
@@ -69,7 +68,7 @@ async function pullCommand(flags: Arguments, shell: Shell): Promise<number> {
 
 /** Events that the catalogue has and the plan has not are added to the plan of the server. */
 async function inferCommand(flags: Arguments, shell: Shell): Promise<number> {
-  refuseArguments(flags);
+  flags.refuse(flags.positionals);
   const server = await serverOf(flags, shell);
   const { plan: current, version } = await currentPlan(server, undefined);
   const known = new Set(Object.keys(current.events));
@@ -105,7 +104,7 @@ function jsonText(plan: Plan): string {
   return `${JSON.stringify(plan, undefined, 2)}\n`;
 }
 
-function writeTo(flags: FlagsRead, shell: Shell, text: string, what: string): void {
+function writeTo(flags: Arguments, shell: Shell, text: string, what: string): void {
   const out = flags.values.get('out');
   if (out === undefined) {
     shell.out(text);
@@ -141,20 +140,15 @@ async function checkCommand(flags: Arguments, shell: Shell): Promise<number> {
   return 0;
 }
 
-/** Throws all mistakes in the arguments. */
 async function serverOf(flags: Arguments, shell: Shell): Promise<Server> {
   const server = await readServer(flags, shell);
   if (server === undefined || flags.mistakes.length > 0) throw flags.error();
   return server;
 }
 
-function refuseArguments({ positionals, mistakes }: FlagsRead): void {
-  mistakes.push(...positionals.map((word) => `unexpected argument "${word}"`));
-}
-
-function fileOf({ positionals, mistakes }: FlagsRead): string {
-  const [file = PLAN_FILE, ...others] = positionals;
-  mistakes.push(...others.map((word) => `unexpected argument "${word}"; one plan file is enough`));
+function fileOf(flags: Arguments): string {
+  const [file = PLAN_FILE, ...others] = flags.positionals;
+  flags.refuse(others, 'one plan file is enough');
   return file;
 }
 
@@ -205,7 +199,6 @@ function expectJson(reply: Reply): unknown {
   throw new OperatorError(`The server responded with ${status}: ${printable(messageIn(reply))}`);
 }
 
-/** What the server says is wrong. */
 function messageIn({ json }: Reply): string {
   const { message, error } = (json ?? {}) as { message?: string; error?: string };
   return message ?? error ?? 'no reason given';

@@ -45,7 +45,7 @@ export async function runProfile(args: readonly string[], shell: Shell): Promise
   const dataSource = readDataSource(flags, shell);
   const [given, ...others] = flags.positionals;
   const who = readWho(given, mistakes);
-  mistakes.push(...others.map((word) => `unexpected argument "${word}"; one person at a time`));
+  flags.refuse(others, 'one person at a time');
   if (who === undefined || mistakes.length > 0) throw flags.error();
 
   const options = matchOptionsOf(dataSource.config);

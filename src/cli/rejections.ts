@@ -24,7 +24,7 @@ type Filter = Readonly<Record<string, string>>;
 
 export async function runRejections(args: readonly string[], shell: Shell): Promise<number> {
   const flags = readArguments('rejections', args);
-  flags.mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  flags.refuse(flags.positionals);
   const server = await readServer(flags, shell);
   const filter = readRejectionFilter(flags, shell.now());
   if (server === undefined || flags.mistakes.length > 0) throw flags.error();

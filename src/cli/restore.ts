@@ -1,29 +1,28 @@
 /**
  * `sluice restore --from FOLDER|FILE`: puts a backup into an empty data folder, on which a server then starts without
  * further steps. Every file is compared with its hash in the manifest; --verify reads everything in them as well. A marker
- * in the folder keeps servers away until all is there and synced (`backup/restore-marker.ts`); a restore that fails or is
- * stopped leaves the folder as empty as it was.
+ * in the folder keeps servers away until all is there and synced (`backup/notes.ts`); a restore that fails or is stopped
+ * leaves the folder as empty as it was.
  */
 
 import { existsSync, lstatSync, mkdirSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { bytesOfBackup, type CheckFolder, isFolder, unpack, verifyContents } from '../backup/files.ts';
 import type { Manifest } from '../backup/manifest.ts';
 import {
   isRestoreUnfinished,
+  refuseDraft,
   removeRestoreMarker,
   restoreMarkerFileOf,
   writeRestoreMarker,
-} from '../backup/restore-marker.ts';
-import { refuseDraft } from '../backup/notes.ts';
-import { bytesOfBackup, type CheckFolder, isFolder, unpack, verifyContents } from '../backup/unpack.ts';
-import type { UndoneByRestore } from '../backup/undone.ts';
+} from '../backup/notes.ts';
 import { writeRetentionTime } from '../clock/retention-clock.ts';
 import { retentionTimeFileOf } from '../data-folder/files.ts';
 import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import { readArguments } from './arguments.ts';
 import { assertSpace, contentsOf, gapLines, pendingRecords, withProgress } from './backup.ts';
-import { formatSpan, isoTime, localTime } from './local-time.ts';
+import { formatSpan, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
@@ -31,17 +30,39 @@ import { printable } from './table.ts';
 export interface RestoreShell extends Shell {
   /** Throws an `OperatorError` while a server runs on the folder, or another restore. */
   readonly lockFolder: (folder: string) => { release(): void };
-  readonly checkFolder: CheckFolder;
-  /** Skips event numbers that the lost store may have assigned, so that old cursors stay valid. */
-  readonly skipEventNumbers: (folder: string, now: number) => void;
-  /** Notes the end of the restored log, which no backup has: a start compares with it. */
-  readonly noteLogEnds: (folder: string) => void;
+  readonly checkDataFolder: CheckFolder;
+  /** For its first start: the end of its log is noted, and cursors of the lost store stay valid. */
+  readonly prepareRestored: (folder: string, now: number) => void;
   /** That the files of the data folder from before say they are of. Throws an `OperatorError` if they cannot be read. */
   readonly installationsOf: (oldFolder: string) => readonly string[];
   /** What the data folder from before has undone, erased and ended and the restored one has not. */
   readonly undoneByRestore: (oldFolder: string, restoredFolder: string, hasPending: boolean) => UndoneByRestore;
-  /** On the disk of the folder. */
-  readonly freeBytes: (folder: string) => number;
+  readonly freeBytesOf: (folder: string) => number;
+}
+
+/**
+ * What has to be done again: unmerges, erasures, keys that ended and members who were removed since the backup. People are
+ * named by ids that the restored copy has, and unmerges come first: an erase then removes who was erased, and no one else.
+ * The property names are those of --json, and times are in ISO 8601.
+ */
+export interface UndoneByRestore {
+  /** In the order in which they were done. `trace_id` is of the request that merged. */
+  readonly unmerged_since: readonly {
+    readonly tenant: string;
+    readonly profile_id: string;
+    readonly trace_id: string;
+  }[];
+  readonly erased_since: readonly { readonly tenant: string; readonly profile_id: string; readonly at: string }[];
+  readonly keys_ended_since: readonly EndedKey[];
+  readonly members_removed_since: readonly string[];
+}
+
+export interface EndedKey {
+  readonly id: string;
+  readonly name: string;
+  /** When it ended, or ends: a rolled key works until the end of its overlap. */
+  readonly at: string;
+  readonly by: 'roll' | 'revoke';
 }
 
 /** More are for programs: --json has all. */
@@ -82,23 +103,7 @@ function jsonOf({ source, config, verify }: Options, { manifest, undone }: Resto
     began_at: manifest.began_at,
     verified: verify,
     requests_to_process: pendingRecords(manifest),
-    unmerged_since: undone?.unmerged.map(({ tenantId, profileId, mergedBy }) => ({
-      tenant: tenantId,
-      profile_id: profileId,
-      trace_id: mergedBy,
-    })),
-    erased_since: undone?.erased.map(({ tenantId, profileId, at }) => ({
-      tenant: tenantId,
-      profile_id: profileId,
-      at: isoTime(at),
-    })),
-    keys_ended_since: undone?.endedKeys.map(({ id, name, at, isRolled }) => ({
-      id,
-      name,
-      at: isoTime(at),
-      by: isRolled ? 'roll' : 'revoke',
-    })),
-    members_removed_since: undone?.removedMembers,
+    ...undone,
   };
   return `${JSON.stringify(result)}\n`;
 }
@@ -110,7 +115,7 @@ function readOptions(args: readonly string[], shell: Shell) {
   const source = flags.values.get('from') ?? '';
   const isUnclear = mistakes.length > 0;
   const config = readSettings(flags, shell.env);
-  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; the backup goes behind --from`));
+  flags.refuse(flags.positionals, 'the backup goes behind --from');
   if (source === '' && !isUnclear) mistakes.push('the backup is missing: --from FOLDER|FILE');
   if (mistakes.length > 0) throw flags.error();
   return {
@@ -151,7 +156,14 @@ async function restore(options: Options, shell: RestoreShell, installations: rea
   try {
     writeRestoreMarker(folder, resolve(source), shell.now());
     clear(folder, ['lock.db', restoreMarkerFileOf(folder)]);
-    const manifest = await unpackWithProgress(source, folder, verify, shell);
+    // The size of what a compressed archive holds is not known before it is read.
+    const total = isFolder(source) || !/(gz|zst)$/i.test(source) ? bytesOfBackup(source) : null;
+    const manifest = await withProgress('restore', total, shell, (options) => unpack(source, folder, options));
+    if (verify) {
+      await withProgress('check', null, shell, (options) =>
+        verifyContents(folder, source, manifest, shell.checkDataFolder, options),
+      );
+    }
     assertScope(manifest, config, source);
     assertSameInstallation(manifest, options, installations);
     shell.stop.throwIfAborted();
@@ -159,8 +171,7 @@ async function restore(options: Options, shell: RestoreShell, installations: rea
       oldFolder === null || manifest.scope === 'log'
         ? undefined
         : shell.undoneByRestore(oldFolder, folder, pendingRecords(manifest) > 0);
-    shell.skipEventNumbers(folder, shell.now());
-    shell.noteLogEnds(folder);
+    shell.prepareRestored(folder, shell.now());
     // Or else the first start would trust its clock, and a wrong one would remove everything at once.
     if (manifest.scope === 'all') {
       writeRetentionTime(retentionTimeFileOf(folder), Date.parse(manifest.retention_at ?? manifest.began_at));
@@ -231,25 +242,6 @@ function assertSameInstallation(
   );
 }
 
-async function unpackWithProgress(
-  source: string,
-  folder: string,
-  isVerified: boolean,
-  shell: RestoreShell,
-): Promise<Manifest> {
-  // The size of what a compressed archive holds is not known before it is read.
-  const total = isFolder(source) || !/(gz|zst)$/i.test(source) ? bytesOfBackup(source) : null;
-  const manifest = await withProgress('restore', total, shell, ({ onFile, ...options }) =>
-    unpack(source, folder, { ...options, onFile: () => onFile() }),
-  );
-  if (isVerified) {
-    await withProgress('check', null, shell, (options) =>
-      verifyContents(folder, source, manifest, { ...options, checkFolder: shell.checkFolder }),
-    );
-  }
-  return manifest;
-}
-
 function report({ config, verify }: Options, { manifest, undone }: Restored, spanMs: number): string {
   const folder = resolve(config.dataFolder);
   const began = localTime(Date.parse(manifest.began_at));
@@ -270,21 +262,23 @@ Repeat them. --old-data FOLDER lists them; see docs/backup.md.
 `;
 }
 
-function undoneList({ unmerged, erased, endedKeys, removedMembers }: UndoneByRestore): string {
+function undoneList(undone: UndoneByRestore): string {
   const people = [
-    ...unmerged.map(
-      ({ tenantId, profileId, mergedBy }) =>
-        `unmerge again  POST /profiles/${profileId}/unmerge {"trace_id":"${mergedBy}"}  (${tenantId})`,
+    ...undone.unmerged_since.map(
+      ({ tenant, profile_id, trace_id }) =>
+        `unmerge again  POST /profiles/${profile_id}/unmerge {"trace_id":"${trace_id}"}  (${tenant})`,
     ),
-    ...erased.map(({ tenantId, profileId }) => `erase again    DELETE /profiles/${profileId}  (${tenantId})`),
+    ...undone.erased_since.map(
+      ({ tenant, profile_id }) => `erase again    DELETE /profiles/${profile_id}  (${tenant})`,
+    ),
   ];
   const lines = [
     ...people,
-    ...endedKeys.map(({ id, name, at, isRolled }) => {
-      const why = isRolled ? `, rolled: it ended or ends at ${localTime(at)}` : '';
+    ...undone.keys_ended_since.map(({ id, name, at, by }) => {
+      const why = by === 'roll' ? `, rolled: it ended or ends at ${localTime(Date.parse(at))}` : '';
       return `revoke again   sluice keys revoke ${id}  (${printable(name)}${why})`;
     }),
-    ...removedMembers.map((id) => `remove again   DELETE /members/${id}`),
+    ...undone.members_removed_since.map((id) => `remove again   DELETE /members/${id}`),
   ];
   if (lines.length === 0)
     return 'In the old data folder no one was unmerged or erased, no key ended and no member was removed since the backup.\n';

@@ -25,7 +25,7 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
   const flags = readArguments('resubmit', args);
   const { mistakes } = flags;
   const [id, ...others] = flags.positionals;
-  mistakes.push(...others.map((word) => `unexpected argument "${word}"`));
+  flags.refuse(others);
   if (id !== undefined && !ID.test(id))
     mistakes.push(`"${id}" is not the id of a rejected user; "sluice rejections" has them`);
   const [userFile, patchFile] = [flags.values.get('user'), flags.values.get('patch')];

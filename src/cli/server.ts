@@ -50,7 +50,6 @@ export function readRetryTimeout(flags: FlagsRead, defaultMs: number): number | 
   return timeoutMs;
 }
 
-/** Without --url: the server that runs on the data folder. */
 async function findLocalServer(flags: FlagsRead, shell: Shell): Promise<URL | undefined> {
   const { mistakes } = flags;
   const mistakesBefore = mistakes.length;
@@ -89,7 +88,6 @@ function readUrl(text: string, mistakes: string[]): URL | undefined {
   return url;
 }
 
-/** How long a call may take, unless it says otherwise. */
 export const CALL_MS_MAX = 60_000;
 
 export interface Call {
@@ -137,7 +135,6 @@ function objectIn(text: string): JsonObject | undefined {
   }
 }
 
-/** Thrown for a response that is not a success. */
 export class CallRefusedError extends OperatorError {
   readonly status: number;
 

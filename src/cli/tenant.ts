@@ -12,7 +12,7 @@ import { type Plan, parsePlan } from '../plans/plan.ts';
 import type { Account } from '../keys.ts';
 import type { LedgerReader, Store } from '../store.ts';
 import { isRetryable } from '../runtime/unavailable.ts';
-import { readEnvironment } from './choices.ts';
+import { readEnvironment } from './arguments.ts';
 import { type FlagsRead, suggestion } from '../config/flags.ts';
 import { countOf } from './local-time.ts';
 import { isShared, locationName, readSettings } from './location.ts';
@@ -30,7 +30,6 @@ export interface DataSource {
   readonly option: { readonly account: string | undefined; readonly environment: Environment | undefined };
 }
 
-/** The settings that the server would have, and the tenant options. */
 export function readDataSource(flags: FlagsRead, shell: Shell): DataSource {
   const config = readSettings(flags, shell.env);
   return { config, option: { account: flags.values.get('account'), environment: readEnvironment(flags) } };

@@ -29,7 +29,7 @@ export async function runTrace(args: readonly string[], shell: Shell): Promise<n
     mistakes.push(
       `"${given}" is neither a trace_id nor an event id; expected a UUID, or a UUID and two numbers (UUID.0.0)`,
     );
-  mistakes.push(...others.map((word) => `unexpected argument "${word}"; traces are shown one at a time`));
+  flags.refuse(others, 'traces are shown one at a time');
   if (traceId === undefined || mistakes.length > 0) throw flags.error();
 
   const id = traceId.toLowerCase();

@@ -22,11 +22,6 @@ const SHOWN_MAX = 5;
 
 type Kind = 'file' | 'folder';
 
-interface Path {
-  readonly path: string;
-  readonly kind: Kind;
-}
-
 const CAUSES = ['permission', 'read-only disk', 'wrong file'] as const;
 type Cause = (typeof CAUSES)[number];
 
@@ -50,29 +45,30 @@ export function accessProblemsOf(dataFolder: string): AccessProblem[] {
 export function ownerProblemsOf(dataFolder: string): AccessProblem[] {
   const owner = statSync(dataFolder, { throwIfNoEntry: false })?.uid;
   if (owner === undefined || process.getuid?.() !== 0) return [];
-  return problemsIn(dataFolder, ({ path }) => {
+  return problemsIn(dataFolder, (path) => {
     const uid = statSync(path, { throwIfNoEntry: false })?.uid ?? owner;
     if (uid === owner) return undefined;
     return { path, what: `belongs to uid ${uid}, and the data folder to uid ${owner}`, cause: 'permission' };
   });
 }
 
-function problemsIn(dataFolder: string, problemOf: (path: Path) => AccessProblem | undefined): AccessProblem[] {
+function problemsIn(
+  dataFolder: string,
+  problemOf: (path: string, kind: Kind) => AccessProblem | undefined,
+): AccessProblem[] {
   const folder = resolve(dataFolder);
   const problems: AccessProblem[] = [];
-  /** The files in a folder, unless it may not be read itself. */
-  const check = (path: string, wanted: RegExp): void => {
-    if (!isThere(path)) return;
-    const problem = problemOf({ path, kind: 'folder' });
-    if (problem !== undefined) {
-      problems.push(problem);
-      return;
-    }
-    const names = readdirSync(path).filter((name) => wanted.test(name));
-    problems.push(...names.flatMap((name) => problemOf({ path: join(path, name), kind: 'file' }) ?? []));
-  };
-  check(folder, FILES);
-  if (!problems.some(({ path }) => path === folder)) check(logFolderOf(folder), LOG_FILES);
+  for (const { path, files } of [
+    { path: folder, files: FILES },
+    { path: logFolderOf(folder), files: LOG_FILES },
+  ]) {
+    if (!isThere(path)) continue;
+    const problem = problemOf(path, 'folder');
+    // It may not be read itself.
+    if (problem !== undefined) return [...problems, problem];
+    const names = readdirSync(path).filter((name) => files.test(name));
+    problems.push(...names.flatMap((name) => problemOf(join(path, name), 'file') ?? []));
+  }
   return problems;
 }
 
@@ -85,10 +81,8 @@ export function refuseInaccessibleFiles(dataFolder: string): void {
 export function refuseUnreadableFolder(dataFolder: string): void {
   const path = resolve(dataFolder);
   if (deniedBy(path, constants.R_OK | constants.X_OK) !== 'EACCES') return;
-  refuse(
-    dataFolder,
-    [problemOf({ path, kind: 'folder' })].filter((problem) => problem !== undefined),
-  );
+  const problem = problemOf(path, 'folder');
+  if (problem !== undefined) refuse(dataFolder, [problem]);
 }
 
 function refuse(dataFolder: string, problems: readonly AccessProblem[]): void {
@@ -111,7 +105,6 @@ export function inaccessibleText(file: string, error: NodeJS.ErrnoException): st
   return `${basename(file)} cannot be read: ${error.message}. ${accessAdvice(dirname(file), problem)}`;
 }
 
-/** What to do about it. */
 export function accessAdvice(dataFolder: string, { path, cause }: AccessProblem): string {
   if (cause === 'read-only disk') {
     return 'Nothing in it is damaged, and nothing is to be moved. Mount the disk for writing, then start again. If it was writable before, the system may have found an error on it: look at dmesg, and check the disk first.';
@@ -132,7 +125,7 @@ export function accessAdvice(dataFolder: string, { path, cause }: AccessProblem)
   );
 }
 
-function problemOf({ path, kind }: Path): AccessProblem | undefined {
+function problemOf(path: string, kind: Kind): AccessProblem | undefined {
   try {
     const stat = statSync(path);
     const isRight = kind === 'file' ? stat.isFile() : stat.isDirectory();

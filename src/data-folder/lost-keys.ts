@@ -10,7 +10,6 @@ import { join, resolve } from 'node:path';
 import { hasSegments, keyFileOf, logFolderOf, sizeOfFile, storeFileOf } from './files.ts';
 import { OperatorError } from '../errors.ts';
 
-/** What an operator does about it. */
 export const LOST_KEYS_ADVICE =
   'Put keys.db back, from a backup or from where it was moved to. If the keys are in PostgreSQL, set STORE_URL. If keys.db is gone permanently, ' +
   'stop the server and make new keys for the accounts of this data: sluice keys create --name NAME --kind secret --env ' +
@@ -24,7 +23,6 @@ export function refuseLostKeys(dataFolder: string): void {
   if (hasLostKeys(dataFolder)) throw new OperatorError(`${lostKeysText(dataFolder)} ${LOST_KEYS_ADVICE}`);
 }
 
-/** In a sentence. */
 export function lostKeysText(dataFolder: string): string {
   const lack = existsSync(keyFileOf(dataFolder)) ? 'and its keys.db is empty' : 'but no keys.db';
   return (

@@ -11,7 +11,7 @@
 import type { TenantId } from '../model.ts';
 import type { LedgerHour } from '../store.ts';
 
-/** `uuid` is a text, `integer` a whole number below 2^53, `number` any double. Every column but keys may be null. */
+/** `uuid` is a text, `integer` a whole number below 2^53. Every column but keys may be null. */
 export type ColumnKind = 'integer' | 'decimal' | 'text' | 'uuid' | 'bytes';
 export type MigratedValue = number | string | Uint8Array | null;
 

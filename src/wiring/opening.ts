@@ -8,7 +8,7 @@
 
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
+import { refuseUnfinishedRestore } from '../backup/notes.ts';
 import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { withoutSecrets } from '../config/values.ts';

@@ -48,7 +48,7 @@ async function readAll(archive: Buffer, chunkBytes = 777): Promise<Record<string
   for (let at = 0; at < archive.byteLength; at += chunkBytes) chunks.push(archive.subarray(at, at + chunkBytes));
   const found: Record<string, string> = {};
   for await (const { name, content } of readTar(Readable.from(chunks))) {
-    const parts: Buffer[] = [];
+    const parts: Uint8Array[] = [];
     for await (const part of content) parts.push(part);
     found[name] = Buffer.concat(parts).toString();
   }

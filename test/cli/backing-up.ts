@@ -1,54 +1,25 @@
 /** What the tests of `sluice backup` and `sluice restore` share: both commands in this process, on real files. */
 
-import {
-  checkDataFolder,
-  copyDataFolder,
-  lockDataFolder,
-  sizeOfData,
-  unknownFiles,
-} from '../../src/backends/embedded/backup/backup.ts';
+import * as backupParts from '../../src/backends/embedded/backup/backup.ts';
+import * as restoreParts from '../../src/backends/embedded/backup/restore.ts';
 import { freeBytesOf } from '../../src/backends/embedded/checkup.ts';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
-import { skipNumbersAfterRestore } from '../../src/backends/embedded/store/starts.ts';
-import { installationsOf, undoneByRestore } from '../../src/backends/embedded/backup/undone-by-restore.ts';
-import { createLogEnds, rewriteLogEnds } from '../../src/backends/embedded/log/recovery.ts';
-import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { type BackupShell, runBackup } from '../../src/cli/backup.ts';
 import { type RestoreShell, runRestore } from '../../src/cli/restore.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { type Ran, testShell } from './data-shell.ts';
 
-const BACKUP_PARTS = {
-  version: '0.1.0-test',
-  lockDataFolder,
-  copyDataFolder,
-  sizeOfData,
-  unknownFiles,
-  checkFolder: checkDataFolder,
-  freeBytes: freeBytesOf,
-};
-
 /** `code` is -1 and `err` has the words where it is refused. */
 export async function backup(args: readonly string[], changes: Partial<BackupShell> = {}): Promise<Ran> {
   const { shell, out, err } = testShell({});
-  return outcome(() => runBackup(args, { ...shell, ...BACKUP_PARTS, ...changes }), out, err);
+  const parts = { ...backupParts, freeBytesOf, version: '0.1.0-test' };
+  return outcome(() => runBackup(args, { ...shell, ...parts, ...changes }), out, err);
 }
 
 export async function restore(args: readonly string[], changes: Partial<RestoreShell> = {}): Promise<Ran> {
   const { shell, out, err } = testShell({});
-  const skipEventNumbers = (folder: string, now: number): void => skipNumbersAfterRestore(storeFileOf(folder), now);
-  const parts = {
-    lockFolder,
-    checkFolder: checkDataFolder,
-    skipEventNumbers,
-    noteLogEnds: (folder: string) => {
-      rewriteLogEnds(logFolderOf(folder));
-      createLogEnds(logFolderOf(folder));
-    },
-    installationsOf,
-    undoneByRestore,
-    freeBytes: freeBytesOf,
-  };
+  const { checkDataFolder } = backupParts;
+  const parts = { ...restoreParts, checkDataFolder, freeBytesOf, lockFolder };
   return outcome(() => runRestore(args, { ...shell, ...parts, ...changes }), out, err);
 }
 

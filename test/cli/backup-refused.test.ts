@@ -193,14 +193,14 @@ suite('A backup that cannot be made', () => {
       const target = join(disk.folder, form);
       const early = await backup(['--to', target, '--data', data]);
       assert.match(early.err, /There is too little space on the disk of .*: [\d.]+ kB are free, and about/);
-      const late = await backup(['--to', target, '--data', data], { freeBytes: () => Number.MAX_SAFE_INTEGER });
+      const late = await backup(['--to', target, '--data', data], { freeBytesOf: () => Number.MAX_SAFE_INTEGER });
       assert.equal(late.code, -1, form);
       assert.match(late.err, /full|ENOSPC/);
       assert.deepEqual(readdirSync(disk.folder), []);
     }
     const target = join(folderFor(t), 'b.tar.gz');
     assert.equal((await backup(['--to', target, '--data', data])).code, 0);
-    const restored = await restore(['--from', target, '--data', disk.folder], { freeBytes: () => 1e12 });
+    const restored = await restore(['--from', target, '--data', disk.folder], { freeBytesOf: () => 1e12 });
     assert.equal(restored.code, -1);
     assert.match(restored.err, /full|ENOSPC/);
     assert.deepEqual(readdirSync(disk.folder), []);
@@ -288,7 +288,7 @@ suite('A backup that cannot be made', () => {
       return assert.fail('there is space in /dev/full');
     };
     const words = `The disk of ${place} is full. Free some space there, or use another disk; then run it again.`;
-    assert.equal((await backup(['--verify', target], { checkFolder: full })).err, words);
+    assert.equal((await backup(['--verify', target], { checkDataFolder: full })).err, words);
     assert.equal((await backup(['--to', join(place, 'c'), '--data', data], { copyDataFolder: full })).err, words);
     const fullDatabase = (): never => {
       using database = new DatabaseSync(':memory:');
@@ -302,7 +302,7 @@ suite('A backup that cannot be made', () => {
       [],
     );
     const into = join(place, 'd');
-    const { err } = await restore(['--from', target, '--data', into, '--verify'], { checkFolder: full });
+    const { err } = await restore(['--from', target, '--data', into, '--verify'], { checkDataFolder: full });
     assert.match(err, /^The disk of .*\/d is full\./);
     assert.equal(existsSync(into), false);
   });

@@ -8,7 +8,7 @@ import { suite, test } from 'node:test';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { MANIFEST_FILE } from '../../src/backup/manifest.ts';
-import { writeRestoreMarker } from '../../src/backup/restore-marker.ts';
+import { writeRestoreMarker } from '../../src/backup/notes.ts';
 import { openRetentionClock, writeRetentionTime } from '../../src/clock/retention-clock.ts';
 import { keyFileOf, retentionTimeFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey, rollKey } from '../../src/keys/manage.ts';

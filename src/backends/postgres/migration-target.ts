@@ -165,10 +165,8 @@ class PostgresMigrationTarget implements MigrationTarget {
 }
 
 async function stateOf(connection: Queryable): Promise<TargetState> {
-  const move = await readMigration(connection);
-  if (move !== undefined) {
-    return { kind: 'migrated', id: move.id, startedAt: move.startedAt, finishedAt: move.finishedAt };
-  }
+  const migration = await readMigration(connection);
+  if (migration !== undefined) return { kind: 'migrated', ...migration };
   const checks = PART_NAMES.map((part) => `SELECT '${part}' AS part WHERE EXISTS (SELECT FROM ${part})`);
   const { rows } = await connection.query<{ part: string }>(checks.join(' UNION ALL '));
   const [found] = rows;

@@ -1,23 +1,18 @@
 /**
  * Copies an embedded installation, with a running server or without one, so that the copy is consistent: a server
- * started on it stores everything that was acknowledged before the copy began, once. Counts what is in it, for the
- * manifest, and checks a copy.
- *
- * Each database is copied from one read transaction through SQLite's backup API. Without the transaction, writers in
- * other processes would make the copy start over; with it, the write-ahead log grows meanwhile. The order matters:
- * store, log, keys. The store's position is in its copy; the log is copied later, so it reaches at
- * least as far, and the rest of it is processed after a restore. Keys come last, so that every tenant in the log has
- * its account. Retention removes no segment meanwhile (`folder-lock.ts`).
- *
- * A missing or damaged file is an error: a backup never silently omits data.
+ * started on it stores everything that was acknowledged before the copy began, once. The order matters: store, log, keys.
+ * The log is copied after the store, so it reaches at least as far as the position in it, and the rest is processed after a
+ * restore; keys come last, so that every tenant in the log has its account. Retention removes no segment meanwhile
+ * (`folder-lock.ts`). A missing or damaged file is an error: a backup never silently omits data. Also counts what is in a
+ * copy, for the manifest, and checks a copy.
  */
 
-import { chmodSync, closeSync, existsSync, openSync, readdirSync, statSync, truncateSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync, statSync, truncateSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
-import { makePrivateFolder } from '../../../backup/files.ts';
+import type { CheckFolder } from '../../../backup/files.ts';
 import {
   type BackupFacts,
   type BackupScope,
@@ -30,7 +25,6 @@ import {
   type LostRecords,
   type StoreFacts,
 } from '../../../backup/manifest.ts';
-import type { CheckFolder } from '../../../backup/unpack.ts';
 import { keyFileOf, logFolderOf, sizeOfFile, storeFileOf } from '../../../data-folder/files.ts';
 import { messageOf, OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
@@ -116,12 +110,7 @@ function assertComplete(dataFolder: string, scope: BackupScope): void {
 async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
   const { dataFolder, into, scope } = setup;
   const logFolder = logFolderOf(dataFolder);
-  let store: BackupFacts['store'] = null;
-  if (scope === 'all') {
-    await copyDatabase('store.db', setup);
-    store = storeFacts(storeFileOf(into));
-    await setup.onFile('store.db');
-  }
+  const store = scope === 'all' ? await copyDatabase('store.db', setup, storeFacts) : null;
   for (const path of ['log/name', 'log/installation', 'migrated.json']) {
     if (!existsSync(join(dataFolder, path))) continue;
     await copyPlain(path, setup);
@@ -136,12 +125,7 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
   // No start has noted it, and a restore notes the end that the copy has.
   if (isUnknown) noteLogWarning(logFolderOf(into), `${unknownEndText(logFolder)}; so it was when it was backed up`);
   if (existsSync(join(into, 'log-warnings'))) await setup.onFile('log-warnings');
-  let keys: BackupFacts['keys'] = null;
-  if (scope === 'all') {
-    await copyDatabase('keys.db', setup);
-    keys = keyFacts(keyFileOf(into));
-    await setup.onFile('keys.db');
-  }
+  const keys = scope === 'all' ? await copyDatabase('keys.db', setup, keyFacts) : null;
   const installation = readLogInstallation(logFolder) ?? null;
   const facts = { installation, log, store, keys };
   assertLogReaches(facts, resolve(dataFolder));
@@ -231,9 +215,16 @@ async function ifThere(file: string, copy: () => Promise<void>): Promise<boolean
   }
 }
 
-async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: CopySetup): Promise<void> {
-  const [source, target] = [join(dataFolder, path), join(into, path)];
-  makePrivateFolder(dirname(target));
+/**
+ * From one read transaction. Without it, writers in other processes would make the copy start over; with it, the
+ * write-ahead log grows meanwhile.
+ */
+async function copyDatabase<Facts>(
+  name: string,
+  { dataFolder, into, stop, onBytes, onFile }: CopySetup,
+  factsOf: (database: DatabaseSync) => Facts,
+): Promise<Facts> {
+  const [source, target] = [join(dataFolder, name), join(into, name)];
   // Truncated too: an earlier attempt may have left something.
   closeSync(openSync(target, 'w', 0o600));
   try {
@@ -260,11 +251,14 @@ async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: C
     if (isDamage(error)) throw notBackedUp(`${resolve(source)} is damaged: ${(error as Error).message}.`, error);
     throw error;
   }
+  const facts = inDatabase(target, factsOf);
+  await onFile(name);
+  return facts;
 }
 
 async function copyPlain(path: string, { dataFolder, into, onBytes }: CopySetup): Promise<void> {
   const target = join(into, path);
-  makePrivateFolder(dirname(target));
+  mkdirSync(dirname(target), { recursive: true, mode: 0o700 });
   await copyFile(join(dataFolder, path), target);
   chmodSync(target, 0o600);
   onBytes(statSync(target).size);
@@ -315,16 +309,18 @@ export const checkDataFolder: CheckFolder = async (folder, scope, { stop, onFile
   const logFolder = logFolderOf(folder);
   if (scope === 'all') {
     onFile('store.db');
-    inDatabase(storeFileOf(folder), (database, file) => {
-      assertSound(database, file);
+    store = inDatabase(storeFileOf(folder), (database, file) => {
+      refuseDamage(file, damageIn(database, FINDINGS_MAX));
       refuseDamage(file, brokenLinksIn(database, FINDINGS_MAX));
       assertAccountedFor(database, file);
+      return storeFacts(database);
     });
-    store = storeFacts(storeFileOf(folder));
     await setImmediate();
     onFile('keys.db');
-    inDatabase(keyFileOf(folder), assertSound);
-    keys = keyFacts(keyFileOf(folder));
+    keys = inDatabase(keyFileOf(folder), (database, file) => {
+      refuseDamage(file, damageIn(database, FINDINGS_MAX));
+      return keyFacts(database);
+    });
   }
   const segments = listSegments(logFolder);
   const counted: CountedSegment[] = [];
@@ -345,32 +341,26 @@ export const checkDataFolder: CheckFolder = async (folder, scope, { stop, onFile
   return facts;
 };
 
-function storeFacts(file: string): StoreFacts {
-  return inDatabase(file, (database) => {
-    const sums = (noun: 'users' | 'events'): LedgerSums => {
-      const columns = ['received', 'stored', 'duplicates', 'erased', 'expired'].map((name) => [
-        `${noun}_${name}`,
-        name,
-      ]);
-      const sql = [...columns, [`${noun}_dead_letters`, 'failed']]
-        .map(([column, name]) => `coalesce(sum(${column}), 0) AS ${name}`)
-        .join(', ');
-      return { ...database.prepare(`SELECT ${sql} FROM ledger`).get() } as unknown as LedgerSums;
-    };
-    const [position = 0] = textsIn(database, 'SELECT position FROM positions WHERE partition = 0').map(Number);
-    const [tenants = 0] = textsIn(database, 'SELECT count(*) FROM tenants').map(Number);
-    const facts = { position, tenants, users: sums('users'), events: sums('events') };
-    const lost = database
-      .prepare('SELECT first_position, next_position, records FROM lost_records ORDER BY first_position')
-      .all()
-      .map((row) => Object.assign({}, row) as unknown as LostRecords);
-    return lost.length === 0 ? facts : { ...facts, lost };
-  });
+function storeFacts(database: DatabaseSync): StoreFacts {
+  const sums = (noun: 'users' | 'events'): LedgerSums => {
+    const sql = ['received', 'stored', 'duplicates', 'erased', 'expired', 'failed']
+      .map((name) => `coalesce(sum(${noun}_${name === 'failed' ? 'dead_letters' : name}), 0) AS ${name}`)
+      .join(', ');
+    return { ...database.prepare(`SELECT ${sql} FROM ledger`).get() } as unknown as LedgerSums;
+  };
+  const [position = 0] = textsIn(database, 'SELECT position FROM positions WHERE partition = 0').map(Number);
+  const [tenants = 0] = textsIn(database, 'SELECT count(*) FROM tenants').map(Number);
+  const facts = { position, tenants, users: sums('users'), events: sums('events') };
+  const lost = database
+    .prepare('SELECT first_position, next_position, records FROM lost_records ORDER BY first_position')
+    .all()
+    .map((row) => Object.assign({}, row) as unknown as LostRecords);
+  return lost.length === 0 ? facts : { ...facts, lost };
 }
 
-function keyFacts(file: string): KeyFacts {
+function keyFacts(database: DatabaseSync): KeyFacts {
   const sql = ['accounts', 'keys', 'members'].map((table) => `(SELECT count(*) FROM ${table}) AS ${table}`).join(', ');
-  return inDatabase(file, (database) => ({ ...database.prepare(`SELECT ${sql}`).get() }) as unknown as KeyFacts);
+  return { ...database.prepare(`SELECT ${sql}`).get() } as unknown as KeyFacts;
 }
 
 interface CountedSegment extends Segment {
@@ -464,10 +454,6 @@ function inDatabase<T>(file: string, work: (database: DatabaseSync, file: string
   }
 }
 
-function assertSound(database: DatabaseSync, file: string): void {
-  refuseDamage(file, damageIn(database, FINDINGS_MAX));
-}
-
 function refuseDamage(file: string, findings: readonly string[]): void {
   if (findings.length > 0) throw new OperatorError(`${file} is damaged: ${findings.join('; ')}.`);
 }
@@ -475,13 +461,13 @@ function refuseDamage(file: string, findings: readonly string[]): void {
 /** Checks every hour, and counts the events themselves. */
 function assertAccountedFor(database: DatabaseSync, file: string): void {
   for (const noun of ['users', 'events']) {
-    const [row] = database
+    const row = database
       .prepare(
         `SELECT hour, ${noun}_received AS received,
                 ${noun}_stored + ${noun}_duplicates + ${noun}_erased + ${noun}_expired + ${noun}_dead_letters AS found
          FROM ledger WHERE received <> found LIMIT 1`,
       )
-      .all() as { hour: number; received: number; found: number }[];
+      .get() as { hour: number; received: number; found: number } | undefined;
     if (row === undefined) continue;
     throw new OperatorError(
       `The ledger in ${file} does not account for all ${noun}: in the hour of ${new Date(row.hour).toISOString()} ${row.received} were received, and ${row.found} are accounted for.`,

@@ -1,7 +1,7 @@
 /**
- * What a restore undoes, as far as the previous data folder shows. It compares the restored copy with that folder row by
- * row, never by time: the clock may have been wrong. Shows no personal data: people are identified by ids. The old folder
- * is only read.
+ * Prepares a restored data folder for its first start, and finds what the restore undoes, as far as the previous data
+ * folder shows. It compares the restored copy with that folder row by row, never by time: the clock may have been wrong.
+ * Shows no personal data: people are identified by ids. The old folder is only read.
  *
  * Erased people: a node of the copy that the old store no longer has, with a match key that was erased there. A person
  * may be several profiles in the copy (merged since) or part of one (unmerged since): each erased node is named unless
@@ -12,15 +12,24 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
-import type { EndedKey, UndoneByRestore, UndoneErase, UndoneUnmerge } from '../../../backup/undone.ts';
-import { keyFileOf, storeFileOf } from '../../../data-folder/files.ts';
+import type { EndedKey, UndoneByRestore } from '../../../cli/restore.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { messageOf, OperatorError } from '../../../errors.ts';
 import type { NodeNumber } from '../../../model.ts';
 import { identifierTypeOf } from '../../../views/profile.ts';
 import { tombstoneOf } from '../../../views/tombstone.ts';
 import { BUSY_TIMEOUT_MS, textsIn, transaction } from '../database.ts';
 import { isFullDisk } from '../disk.ts';
+import { createLogEnds, rewriteLogEnds } from '../log/recovery.ts';
+import { skipNumbersAfterRestore } from '../store/starts.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
+
+/** Notes the end of the log, which no backup has, and skips event numbers that the lost store may have given. */
+export function prepareRestored(folder: string, now: number): void {
+  skipNumbersAfterRestore(storeFileOf(folder), now);
+  rewriteLogEnds(logFolderOf(folder));
+  createLogEnds(logFolderOf(folder));
+}
 
 /** The installations that the files of a data folder name; none before the first start of a server. */
 export function installationsOf(oldFolder: string): string[] {
@@ -39,11 +48,11 @@ export function undoneByRestore(oldFolder: string, restoredFolder: string, hasPe
     const erased = erasedNodes(store);
     const unmerged = undoneUnmerges(store, erased, hasPending);
     transaction(store, () => copyTombstones(store));
-    return { unmerged, erased: undoneErases(store, erased) };
+    return { unmerged_since: unmerged, erased_since: undoneErases(store, erased) };
   });
   const access = withOld(keyFileOf(restoredFolder), keyFileOf(oldFolder), (keys) => ({
-    endedKeys: endedKeys(keys),
-    removedMembers: textsIn(
+    keys_ended_since: endedKeys(keys),
+    members_removed_since: textsIn(
       keys,
       'SELECT id FROM main.members WHERE id NOT IN (SELECT id FROM old.members) ORDER BY no',
     ),
@@ -95,13 +104,17 @@ function erasedNodes(store: DatabaseSync): Map<NodeNumber, ErasedNode> {
 }
 
 /** A profile of which all nodes were erased is named once, by its root; of others each erased node is named. */
-function undoneErases(store: DatabaseSync, erased: ReadonlyMap<NodeNumber, ErasedNode>): UndoneErase[] {
+function undoneErases(
+  store: DatabaseSync,
+  erased: ReadonlyMap<NodeNumber, ErasedNode>,
+): UndoneByRestore['erased_since'] {
   const rootOf = store.prepare('SELECT root FROM main.aliases WHERE node = ?');
   const aliasesOf = store.prepare('SELECT node FROM main.aliases WHERE root = ?');
-  return [...erased].flatMap(([node, { tenantId, id, at }]) => {
+  return [...erased].flatMap(([node, { tenantId: tenant, id, at }]) => {
     const root = (rootOf.get(node)?.['root'] ?? node) as NodeNumber;
     const isWhole = erased.has(root) && aliasesOf.all(root).every((row) => erased.has(row['node'] as NodeNumber));
-    return isWhole && root !== node ? [] : [{ tenantId, profileId: uuidText(id), at }];
+    if (isWhole && root !== node) return [];
+    return [{ tenant, profile_id: uuidText(id), at: new Date(at).toISOString() }];
   });
 }
 
@@ -110,7 +123,7 @@ function undoneUnmerges(
   store: DatabaseSync,
   erased: ReadonlyMap<NodeNumber, ErasedNode>,
   hasPending: boolean,
-): UndoneUnmerge[] {
+): UndoneByRestore['unmerged_since'] {
   const merges = ['main', 'old'].map(
     (copy) =>
       `SELECT merges.tenant, merges.no, node_a, node_b, a.id AS id_a, b.id AS id_b FROM ${copy}.merges
@@ -120,10 +133,10 @@ function undoneUnmerges(
     `SELECT node_a, node_b, id_a, tenants.id AS tenantId, (id_a, id_b) IN (SELECT id_a, id_b FROM (${merges[1]})) AS isThere
      FROM (${merges[0]}) AS mine JOIN main.tenants ON tenants.no = mine.tenant ORDER BY mine.no`,
   );
-  const found = new Map<string, UndoneUnmerge>();
-  for (const { tenantId, profileId, mergedBy } of newAudit(store, 'unmerge')) {
-    if (mergedBy === null) continue;
-    const undone = mergesBy.all(uuidBytes(mergedBy)) as unknown as {
+  const found = new Map<string, UndoneByRestore['unmerged_since'][number]>();
+  for (const { tenant, profile_id, trace_id } of newAudit(store, 'unmerge')) {
+    if (trace_id === null) continue;
+    const undone = mergesBy.all(uuidBytes(trace_id)) as unknown as {
       node_a: NodeNumber;
       node_b: NodeNumber;
       id_a: Uint8Array;
@@ -131,32 +144,32 @@ function undoneUnmerges(
       isThere: number;
     }[];
     // Not merged in the copy: it may be once its log is processed.
-    if (undone.length === 0 && hasPending) found.set(mergedBy + profileId, { tenantId, profileId, mergedBy });
+    if (undone.length === 0 && hasPending) found.set(trace_id + profile_id, { tenant, profile_id, trace_id });
     for (const merge of undone) {
-      if (merge.tenantId !== tenantId || merge.isThere === 1) continue;
+      if (merge.tenantId !== tenant || merge.isThere === 1) continue;
       if (erased.has(merge.node_a) && erased.has(merge.node_b)) continue;
       const id = uuidText(merge.id_a);
-      found.set(mergedBy + id, { tenantId, profileId: id, mergedBy });
+      found.set(trace_id + id, { tenant, profile_id: id, trace_id });
     }
   }
   return [...found.values()];
 }
 
 interface Audited {
-  readonly tenantId: string;
-  readonly profileId: string;
-  /** The request whose merge an unmerge undid. */
-  readonly mergedBy: string | null;
+  readonly tenant: string;
+  readonly profile_id: string;
+  /** Of the request whose merge an unmerge undid. */
+  readonly trace_id: string | null;
 }
 
 /** What the old store has in its audit and the copy does not, oldest first. */
 function newAudit(store: DatabaseSync, kind: 'erase' | 'unmerge'): Audited[] {
   return store
     .prepare(
-      `SELECT tenants.id AS tenantId, json_extract(detail, '$.profile_id') AS profileId,
-              json_extract(detail, '$.merged_by') AS mergedBy
+      `SELECT tenants.id AS tenant, json_extract(detail, '$.profile_id') AS profile_id,
+              json_extract(detail, '$.merged_by') AS trace_id
        FROM old.audit JOIN old.tenants ON tenants.no = audit.tenant
-       WHERE kind = ?1 AND trace_id NOT IN (SELECT trace_id FROM main.audit WHERE kind = ?1) ORDER BY audit.no`,
+       WHERE kind = ?1 AND audit.trace_id NOT IN (SELECT trace_id FROM main.audit WHERE kind = ?1) ORDER BY audit.no`,
     )
     .all(kind) as unknown as Audited[];
 }
@@ -176,12 +189,14 @@ function copyTombstones(store: DatabaseSync): void {
 /** Keys that end earlier in the old folder than in the copy. */
 function endedKeys(keys: DatabaseSync): EndedKey[] {
   const ended = keys.prepare(
-    `SELECT theirs.id, theirs.name, coalesce(theirs.revoked_at, theirs.expires_at) AS at, theirs.revoked_at IS NULL AS isRolled
+    `SELECT theirs.id, theirs.name, coalesce(theirs.revoked_at, theirs.expires_at) AS at,
+            iif(theirs.revoked_at IS NULL, 'roll', 'revoke') AS "by"
      FROM old.keys AS theirs JOIN main.keys AS mine ON mine.id = theirs.id
      WHERE mine.revoked_at IS NULL AND (theirs.revoked_at IS NOT NULL OR theirs.expires_at < mine.expires_at
        OR (theirs.expires_at IS NOT NULL AND mine.expires_at IS NULL)) ORDER BY theirs.no`,
   );
-  return ended.all().map((row) => Object.assign({}, row as unknown as EndedKey, { isRolled: row['isRolled'] === 1 }));
+  const isoOf = (at: unknown): string => new Date(Number(at)).toISOString();
+  return ended.all().map((row) => Object.assign({}, row as unknown as EndedKey, { at: isoOf(row['at']) }));
 }
 
 /** With the old file as `old` next to the tables of `file`, which are `main`. */
