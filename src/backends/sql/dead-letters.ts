@@ -254,7 +254,10 @@ interface LetterLeft extends Omit<LetterRow, 'first_user_index'> {
   readonly removed: { readonly users: number; readonly events: number };
 }
 
-/** What is left of a dead letter; null if it is not about the person. A removed user is one that was rejected. */
+/**
+ * What is left of a dead letter; null if it is not about the person. A removed user is one that was rejected; a body that
+ * cannot be parsed is removed as a whole.
+ */
 function withoutPerson(letter: LetterRow, { isAbout, isRejectedAbout }: PersonTests): LetterLeft | null {
   const text = Buffer.from(letter.body ?? []).toString('utf8');
   const all = usersIn(text);
