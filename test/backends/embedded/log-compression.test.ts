@@ -66,7 +66,7 @@ suite('Segments of the log', () => {
     await using scope = new AsyncDisposableStack();
     const folder = await filledLog(scope);
     const count = listSegments(folder).length;
-    const early = consumerOf(scope, folder, RECEIVED + 5_000);
+    const early = consumerOf(scope, folder, RECEIVED + 10_000);
     await early.commit(0, ENTRIES + 1);
     await early.close();
     assert.deepEqual(compressedIn(folder), Array(count).fill(false));

@@ -68,7 +68,7 @@ interface ReaderSetup {
 
 const LISTINGS_MAX = 5;
 /** What was just processed may still be looked up in the log, and a compressed segment is decompressed whole for that. */
-const COMPRESS_AFTER_MS = 5_000;
+const COMPRESS_AFTER_MS = 10_000;
 /** After one that failed: the disk may be full. */
 const COMPRESS_RETRY_MS = 600_000;
 
