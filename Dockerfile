@@ -1,5 +1,5 @@
 # Sluice in a container: one image for every role. Built in two steps, so that compilers, the page's sources and the
-# tests stay behind. It runs as a user without rights, keeps its data in /data and tells Docker whether it lives.
+# tests stay behind. It runs as an unprivileged user, keeps its data in /data and has a health check.
 #
 #   docker build -t sluice .
 #   docker run -p 8080:8080 -v sluice-data:/data sluice
@@ -28,9 +28,9 @@ RUN install -d -o node -g node -m 0700 /data
 USER node
 VOLUME /data
 EXPOSE 8080
-# Alive, not ready: a server that answers 503 for want of disk or brokers heals by itself and is not to be restarted.
+# Liveness, not readiness: without disk space or brokers the server responds 503, and recovers without a restart.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
-  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/livez`).then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/livez`).then((response) => process.exit(response.ok ? 0 : 1), () => process.exit(1))"]
 # Without npm in between, signals arrive. Give it 40 s to stop (SLUICE_DRAIN and SLUICE_SHUTDOWN): docker stop --time 40.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["node", "bin/sluice.js"]

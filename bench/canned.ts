@@ -8,7 +8,7 @@
 import { createServer } from 'node:net';
 
 const BODY = '{"trace_id":"00000000-0000-4000-8000-000000000000","users_accepted":1,"users_rejected":0,"errors":[]}';
-const ANSWER = Buffer.from(
+const RESPONSE = Buffer.from(
   'HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n' +
     `Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`,
 );
@@ -17,7 +17,7 @@ const NEWLINE = 0x0a;
 
 const server = createServer({ noDelay: true }, (socket) => {
   socket.on('data', (chunk) => {
-    if (chunk.at(-1) === NEWLINE && chunk.at(-2) === BRACE) socket.write(ANSWER);
+    if (chunk.at(-1) === NEWLINE && chunk.at(-2) === BRACE) socket.write(RESPONSE);
   });
   socket.on('error', () => socket.destroy());
 });

@@ -100,7 +100,7 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
           `${thousands(rawEvents / before.transactions)} and ${thousands(rawEvents / after.transactions)}`,
         `every event is stored exactly once, by the ledger and by the counts, for ` +
           `${thousands(context.pace.endToEnd.people)} people at most`,
-        `answered in ${edge.seconds.toFixed(1)} s of ${ours.seconds.toFixed(1)} s, p50 ` +
+        `last response after ${edge.seconds.toFixed(1)} s of ${ours.seconds.toFixed(1)} s, p50 ` +
           `${milliseconds(edge.latency.p50)}, p99 ${milliseconds(edge.latency.p99)}; the generator used ` +
           `${edge.generatorCpuSeconds.toFixed(1)} CPU-seconds, ${edge.makingSeconds.toFixed(1)} s to make the requests`,
         `written to disk by ours: ${thousands(ours.serverDiskBytes / ours.events)} bytes an event; ` +

@@ -83,7 +83,7 @@ export class Reader {
   async erase(id: string): Promise<boolean> {
     const path = `/profiles/${id}`;
     const { status, body } = await this.ask(path, 'DELETE');
-    if (status !== 202 && status !== 404) throw new Error(`DELETE /profiles/… was answered ${status}: ${body}`);
+    if (status !== 202 && status !== 404) throw new Error(`DELETE /profiles/… got ${status}: ${body}`);
     return status === 202;
   }
 
@@ -138,7 +138,7 @@ export class LiveStream {
   constructor({ port, key }: Server) {
     const headers = { Authorization: `Bearer ${key}` };
     this.request = get({ port, host: '127.0.0.1', path: '/live', headers, agent: false }, (response) => {
-      if (response.statusCode !== 200) this.problem = `GET /live was answered ${response.statusCode}`;
+      if (response.statusCode !== 200) this.problem = `GET /live got ${response.statusCode}`;
       response.setEncoding('utf8').on('data', (part: string) => {
         this.events += part.split('\ndata:').length - 1;
       });
@@ -159,6 +159,6 @@ export class LiveStream {
 }
 
 function expected200(path: string, status: number, body: string): string {
-  if (status !== 200) throw new Error(`GET ${path.replace(/\?.*/, '')} was answered ${status}`);
+  if (status !== 200) throw new Error(`GET ${path.replace(/\?.*/, '')} got ${status}`);
   return body;
 }

@@ -22,7 +22,7 @@ export interface LogEntry {
   /** Kept because a publishable key is in everyone's hands: it may not join two known people. */
   readonly keyKind: KeyKind;
   readonly idempotencyKey: string | null;
-  /** The form in which the client sent it, if that was not our own. */
+  /** The format in which the client sent it, if that was not our own. */
   readonly format?: ForeignFormat;
   /**
    * UTF-8 JSON, an object with a `users` array: as the client sent it, decompressed, never re-serialised; of another

@@ -84,8 +84,8 @@ export interface LookupResult {
   /** An earlier use of the key, with this body. Only for pairs in the lookup request. */
   olderUseOfKey(idempotencyKey: string, bodyHash: string): KeyUse | undefined;
   /**
-   * Users of a request that were rejected, and neither resubmitted nor accepted in a retry; of a request that used an
-   * Idempotency-Key and body that were asked for.
+   * Users of a request that were rejected, and neither resubmitted nor accepted in a retry. Only for requests that used
+   * an Idempotency-Key and body of the lookup request.
    */
   openRejections(traceId: string): ReadonlySet<number>;
   readonly eventIds: EventIdUses;
@@ -147,7 +147,7 @@ export interface Tally {
   readonly erased: number;
 }
 
-/** A rejected user that a retry of its request has had accepted. */
+/** A rejected user that was accepted in a retry of its request. */
 export interface AcceptedRejection {
   readonly traceId: string;
   readonly userIndex: number;

@@ -1,7 +1,7 @@
 /**
  * What a person pastes to send a first event, filled in with this server's address and a key: curl for a terminal,
  * a script tag for a web page, and programs with our SDK and with Segment's. Keys are base62, so nothing in them needs
- * escaping. The docs page of the server (src/api/docs-quick-start.ts) shows the same; a test compares them.
+ * escaping. The docs page of the server (src/api/docs-page.ts) shows the same; a test compares them.
  */
 
 const EXAMPLE = { users: [{ identifiers: { user_id: 'grace' }, events: [{ event_name: 'signed_up', plan: 'free' }] }] };

@@ -47,7 +47,7 @@ export interface Call<Kinds extends ParameterKinds> {
   readonly tenantId: TenantId;
   readonly store: Store;
   readonly parameters: ValuesOf<Kinds>;
-  /** What stands for `:id` or `:trace_id` in the path, in the form that the route takes; empty where the path has neither. */
+  /** The value of `:id` or `:trace_id` in the path, in the form that the route takes; empty if the path has neither. */
   readonly id: string;
   readonly body: unknown;
   readonly traceId: string;
@@ -161,7 +161,7 @@ async function authenticateSession(
   return undefined;
 }
 
-/** Those that this deployment lets in. */
+/** The environments whose data this deployment serves. */
 export function servedEnvironments(environment: 'any' | Environment): readonly Environment[] {
   return environment === 'any' ? ENVIRONMENTS : [environment];
 }
@@ -179,7 +179,7 @@ function pathId(params: unknown, form: IdForm): string | null {
 }
 
 interface PageCall {
-  /** What stands for `:id` in the path, as it was sent; empty where the path has none. */
+  /** The value of `:id` in the path, as it was sent; empty where the path has none. */
   readonly id: string;
   readonly body: unknown;
   readonly now: number;

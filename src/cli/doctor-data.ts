@@ -53,9 +53,9 @@ const HEADERS_PER_LOOK = 10_000;
 const RECORD_BYTES_PER_LOOK = 4 * 1024 * 1024;
 /** Beyond this the exact number no longer matters. */
 const BACKLOG_RECORDS_COUNTED_MAX = 1_000_000;
-const LOOK_INTERVAL_MS = 1_000;
+const RECHECK_INTERVAL_MS = 1_000;
 /** A busy machine may process nothing for this long: a transaction, a checkpoint and a full core take seconds. */
-const LOOKS_MAX = 10;
+const RECHECKS_MAX = 10;
 const BACKLOG_OLD_MS = 60_000;
 const CLOCK_TOLERANCE_MS = 5_000;
 const METRICS_MS_MAX = 2_000;
@@ -238,15 +238,15 @@ export const checkBacklog: Check = async (parts) => {
         : `${start}. To check every record that waits: sluice doctor --deep`;
       return [warning(`${size}; no server is running`, advice)];
     }
-    const firstLookAt = parts.now();
+    const firstCheckAt = parts.now();
     let processed = 0;
     // A backlog that is not old is not reported as stuck, however long this takes.
-    const looksMax = age < BACKLOG_OLD_MS ? 1 : LOOKS_MAX;
-    for (let looks = 0; looks < looksMax && processed === 0; looks += 1) {
-      await parts.pause(LOOK_INTERVAL_MS);
+    const rechecksMax = age < BACKLOG_OLD_MS ? 1 : RECHECKS_MAX;
+    for (let rechecks = 0; rechecks < rechecksMax && processed === 0; rechecks += 1) {
+      await parts.pause(RECHECK_INTERVAL_MS);
       processed = await recordsBetween(log, before.positions, await positionsOf(store));
     }
-    const between = formatSpan(Math.max(LOOK_INTERVAL_MS, parts.now() - firstLookAt));
+    const between = formatSpan(Math.max(RECHECK_INTERVAL_MS, parts.now() - firstCheckAt));
     if (processed === 0 && age < BACKLOG_OLD_MS) {
       const advice = 'The machine may be busy, or the processor waits: its log says why. Check again in a minute.';
       return [warning(`${size}, and nothing was processed within ${between}`, advice)];

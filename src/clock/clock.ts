@@ -266,7 +266,7 @@ export function watchClock({ clock, metrics, logger, agree }: ClockWatchParts): 
     clock.raiseTo(await agree(time));
     isAgreeing = false;
   };
-  const look = (): void => {
+  const check = (): void => {
     const time = clock.now();
     const { heldMs, behindMs } = clock;
     void agreeWithOthers(time);
@@ -286,8 +286,8 @@ export function watchClock({ clock, metrics, logger, agree }: ClockWatchParts): 
     logged = state;
     loggedAt = performance.now();
   };
-  look();
-  const timer = setInterval(look, WATCH_INTERVAL_MS).unref();
+  check();
+  const timer = setInterval(check, WATCH_INTERVAL_MS).unref();
   return () => clearInterval(timer);
 }
 

@@ -3,7 +3,7 @@
  * remove a locked file: the lock then lasts, but on a file without a name, and a second server makes a new `lock.db` and
  * starts. So before a request is acknowledged, or what was read from the log is committed, the thread checks whether the
  * file under the name is still the one that is locked. A second server looks at the log after it has put its own file
- * there; what was acknowledged after such a look is therefore in the log that it sees.
+ * there; what was acknowledged after such a check is therefore in the log that it sees.
  */
 
 import { resolve } from 'node:path';

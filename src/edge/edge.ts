@@ -127,7 +127,7 @@ export async function startEdge(parts: EdgeParts, port: number) {
     READ_QUIET_MS,
   );
   const stopping = new AbortController();
-  const frame: OperatorParts = {
+  const operatorParts: OperatorParts = {
     serverFactory: (everythingElse: RequestListener) => {
       const connections = { max: Math.max(1, Math.floor(parts.connectionsMax / config.edges)), logger };
       created = createEdgeServer(
@@ -156,10 +156,10 @@ export async function startEdge(parts: EdgeParts, port: number) {
   };
   const app =
     reading === null || keys === null
-      ? buildOperatorApp(frame)
+      ? buildOperatorApp(operatorParts)
       : buildApp(
           // Not a copy, which would evaluate `serverUrl` now.
-          Object.assign(frame, reading, {
+          Object.assign(operatorParts, reading, {
             config,
             sources: parts.sources,
             startWarnings: parts.startWarnings,

@@ -2,7 +2,7 @@
  * The tracking plans that an edge enforces. A key names the enforced version of its tenant's plan
  * (`ApiKey.enforcedPlan`), so requests of tenants that enforce nothing never get here. A version never changes: it is
  * read and compiled once, and kept while it is among the `PLANS_MAX` used last. The compiler is loaded with the first
- * plan. A stored plan that this version cannot read enforces nothing.
+ * plan. A stored plan that this version cannot use enforces nothing.
  */
 
 import type { ApiKey } from '../keys.ts';
@@ -49,7 +49,7 @@ function idOf({ accountId, environment, enforcedPlan }: KeyOfTenant): string {
 export class EnforcedPlans {
   readonly #store: Pick<PlanStore, 'find'>;
   readonly #logger: Pick<RateLimitedLogger, 'error'>;
-  /** By id, the one that was used last at the end; null for one that cannot be read. */
+  /** By id, the one that was used last at the end; null for one that this version cannot use. */
   readonly #plans = new Map<string, EnforcedPlan | null>();
   readonly #loading = new Map<string, Promise<EnforcedPlan | null>>();
 
@@ -58,7 +58,7 @@ export class EnforcedPlans {
     this.#logger = logger;
   }
 
-  /** The plan, or null for one that cannot be read; undefined if it is not here yet. */
+  /** The plan, or null for one that this version cannot use; undefined if it is not loaded yet. */
   peek(key: KeyOfTenant): EnforcedPlan | null | undefined {
     const id = idOf(key);
     const plan = this.#plans.get(id);

@@ -29,7 +29,7 @@ export interface ReadinessParts {
   readonly role: Role;
   readonly status: ServerStatus;
   readonly log: LogAppender | null;
-  /** Why the store cannot be reached, by the last look; null while it can. */
+  /** Why the store cannot be reached, by the last check; null while it can. */
   readonly storeProblem: () => string | null;
   /** Why the database may not be used yet, in a sentence; null once it may, and where there is none. */
   readonly databaseProblem: () => string | null;

@@ -194,7 +194,10 @@ export abstract class RequestIntake<Item, Parts extends IntakeParts = IntakePart
     else exchange.reservation?.release();
   }
 
-  /** Calls back with the tracking plan that is enforced for the key, or null; responds if it cannot be read. */
+  /**
+   * Calls back with the tracking plan that is enforced for the key: null if there is none, or none that this version
+   * can use. Responds if the plan cannot be read from the store.
+   */
   protected withPlan(exchange: Exchange, key: ApiKey, use: (plan: EnforcedPlan | null) => void): void {
     if (key.enforcedPlan === null) {
       use(null);

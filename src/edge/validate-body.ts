@@ -30,7 +30,7 @@ const NOT_UTF8 = 'body is not valid UTF-8; if it is compressed, say how in Conte
 
 export interface ValidatedBody {
   readonly validation: RequestValidation;
-  /** As it was handed in, without what is nested very deeply. The argument is no longer usable. */
+  /** The argument, without what is nested very deeply. Its memory may have moved: use this one. */
   readonly body: Uint8Array;
 }
 
@@ -46,8 +46,8 @@ export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null)
 }
 
 /**
- * In the form of Segment's SDKs, converted to ours; every user in the result has been validated. Takes ownership of the
- * memory of `body`.
+ * Converts a body in the format of Segment's SDKs to our own; every user in the result has been validated. Takes
+ * ownership of the memory of `body`.
  */
 export function convertBody(
   body: Uint8Array,
@@ -69,7 +69,7 @@ function asStored(check: UserCheck): UserCheck {
   return (user) => check(parseJson(JSON.stringify(user)));
 }
 
-/** What is done with a body: any but the smallest, in the validator thread. */
+/** What is done with a body: from `VALIDATOR_THREAD_BYTES_MIN` on in the validator thread. */
 export type BodyTask =
   | { readonly kind: 'validate' }
   | { readonly kind: 'findKey' }

@@ -27,7 +27,7 @@ export function backlogLimit(bytesMax: number, setFull: (isFull: boolean) => voi
   };
 }
 
-const LOOK_INTERVAL_MS = 3_000;
+const MEASURE_INTERVAL_MS = 3_000;
 
 export interface BacklogWatchParts {
   readonly log: Pick<LogReader, 'partitions' | 'backlogBytes'>;
@@ -43,20 +43,20 @@ export interface BacklogWatchParts {
 export function watchBacklog(parts: BacklogWatchParts) {
   const applyLimit = backlogLimit(parts.bytesMax, parts.setFull, parts.logger);
   let underWay: Promise<void> | undefined;
-  const lookOnce = async (): Promise<void> => {
+  const measureOnce = async (): Promise<void> => {
     const bytes = await backlogOf(parts).catch(() => null);
     parts.report(bytes);
     applyLimit(bytes);
   };
-  const look = (): Promise<void> => {
-    underWay ??= lookOnce().finally(() => {
+  const measure = (): Promise<void> => {
+    underWay ??= measureOnce().finally(() => {
       underWay = undefined;
     });
     return underWay;
   };
-  const timer = setInterval(() => void look(), LOOK_INTERVAL_MS);
+  const timer = setInterval(() => void measure(), MEASURE_INTERVAL_MS);
   timer.unref();
-  return { look, stop: () => clearInterval(timer) };
+  return { measure, stop: () => clearInterval(timer) };
 }
 
 async function backlogOf({ log, positions }: BacklogWatchParts): Promise<number> {

@@ -4,7 +4,7 @@
  * result, and the same results and records give the same decision. Every user and every event that the edge accepted
  * ends up in exactly one of stored, duplicates and erased.
  *
- * The edge judges a retry by the rules and the tracking plan of its moment, which may not be those of the first request.
+ * The edge validates a retry by its current rules and tracking plan, which may not be those of the first request.
  * So a user of a retry is stored if the first request rejected it and nothing has stored it since; and a user that a
  * retry rejects is not kept as a rejection, because the first request has stored or kept it.
  */
@@ -63,7 +63,7 @@ export function lookupRequestOf(tenantId: string, records: readonly PreparedReco
 interface KeptUser {
   readonly user: PreparedUser;
   readonly events: readonly PreparedEvent[];
-  /** Identifiers that were erased, and are not the user's own. */
+  /** Types of the identifiers that were left out, because they are of an erased person. */
   readonly erasedTypes: readonly IdentifierType[];
 }
 

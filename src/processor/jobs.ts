@@ -43,7 +43,7 @@ const ITEMS_PER_STEP = 100;
 /** For fixing and validating users; what is left of the items then is for the next step. */
 const FIXING_MS_PER_STEP = 50;
 /** While there is no job. */
-const LOOK_INTERVAL_MS = 500;
+const CHECK_INTERVAL_MS = 500;
 const TRIES_MAX = 3;
 const CONFLICT_WAIT_MS = 50;
 
@@ -74,7 +74,7 @@ interface Applied {
 export class JobRunner {
   readonly #parts: JobRunnerParts;
   readonly #checks: PlanChecks | undefined;
-  #lookAt = 0;
+  #nextCheckAt = 0;
   /** How many items are taken one by one, because a step with several failed. */
   #oneByOne = 0;
   readonly #tries = new Map<string, number>();
@@ -89,9 +89,9 @@ export class JobRunner {
   /** One step of one job; false if there is none now. `isUrgent` looks at once, not at intervals. */
   async step(isUrgent = false): Promise<boolean> {
     const { writer } = this.#parts;
-    if (!isUrgent && performance.now() < this.#lookAt) return false;
+    if (!isUrgent && performance.now() < this.#nextCheckAt) return false;
     if (!(await writer.hasJobs())) {
-      this.#lookAt = performance.now() + LOOK_INTERVAL_MS;
+      this.#nextCheckAt = performance.now() + CHECK_INTERVAL_MS;
       return false;
     }
     const transaction = await writer.begin();
@@ -107,7 +107,7 @@ export class JobRunner {
       await this.#recover(job, error);
       return true;
     }
-    if (job === undefined) this.#lookAt = performance.now() + LOOK_INTERVAL_MS;
+    if (job === undefined) this.#nextCheckAt = performance.now() + CHECK_INTERVAL_MS;
     else if (this.#oneByOne > 0) this.#oneByOne -= 1;
     return job !== undefined;
   }

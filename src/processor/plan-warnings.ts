@@ -71,9 +71,9 @@ export class CurrentWarningPlans {
   readonly #store: PlanStore;
   readonly #outage: Pick<OutageLog, 'failed' | 'worked'>;
   readonly #logger: Pick<Logger, 'error'>;
-  /** `plan` is null for one that cannot be read. */
+  /** `plan` is null for one that this version cannot use. */
   #plans: ReadonlyMap<TenantId, { readonly version: number; readonly plan: WarningPlan | null }> = new Map();
-  #isLooking = false;
+  #isRefreshing = false;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(store: PlanStore, outage: Pick<OutageLog, 'failed' | 'worked'>, logger: Pick<Logger, 'error'>) {
@@ -82,10 +82,10 @@ export class CurrentWarningPlans {
     this.#logger = logger;
   }
 
-  /** Resolves after the first look, whether it worked or not. */
+  /** Resolves after the first refresh, whether it worked or not. */
   async start(): Promise<void> {
-    await this.look();
-    this.#timer = setInterval(() => void this.look(), PLANS_INTERVAL_MS);
+    await this.refresh();
+    this.#timer = setInterval(() => void this.refresh(), PLANS_INTERVAL_MS);
     this.#timer.unref();
   }
 
@@ -93,9 +93,9 @@ export class CurrentWarningPlans {
     return this.#plans.get(tenantId)?.plan ?? undefined;
   }
 
-  async look(): Promise<void> {
-    if (this.#isLooking) return;
-    this.#isLooking = true;
+  async refresh(): Promise<void> {
+    if (this.#isRefreshing) return;
+    this.#isRefreshing = true;
     try {
       const plans = new Map<TenantId, { readonly version: number; readonly plan: WarningPlan | null }>();
       for (const { accountId, environment, version } of await this.#store.warning()) {
@@ -110,7 +110,7 @@ export class CurrentWarningPlans {
     } catch (error) {
       this.#outage.failed(error);
     } finally {
-      this.#isLooking = false;
+      this.#isRefreshing = false;
     }
   }
 

@@ -81,7 +81,7 @@ export interface ProcessorParts {
   readonly now: () => number;
   /** Resolves when there may be more in the log, or after a moment anyway. */
   readonly waitForMore: () => Promise<void>;
-  /** Called between transactions, with the positions that are committed; nothing older than `caughtUpTo` waits. */
+  /** Called between transactions, with the committed positions; what was received before `caughtUpTo` is processed. */
   readonly betweenTransactions: (positions: ReadonlyMap<number, number>, caughtUpTo: number) => Promise<void>;
   /** Through which other threads ask for the write lock, where they share one with the processor. */
   readonly writeLockRequest?: WriteLockRequest;
@@ -106,7 +106,7 @@ export interface ProcessorParts {
   readonly positionsIntervalMs?: number;
 }
 
-interface Read extends LogBatch {
+interface PartitionBatch extends LogBatch {
   readonly partition: number;
   readonly from: number;
 }
@@ -127,14 +127,14 @@ export class Processor {
    * the store is not where this processor left it, and after a read that failed.
    */
   readonly #verifiedPartitions = new Set<number>();
-  /** The partitions that were ours at the last look. */
+  /** The partitions that were ours when they were last read. */
   #partitions: readonly number[] = [];
   #conflictsInARow = 0;
   /** Whether the log has records that are stored already: since one was found, until a transaction has none. */
   #hasCopies = false;
   /** Records in the current transaction that are stored already. */
   #copies = 0;
-  /** The same in the current transaction. */
+  /** `#committed` as of the current transaction, which is not committed yet. */
   #current = { positions: new Map<number, number>(), lastTraceIds: new Map<number, string>() };
   /** Counts of the current transaction, added to the metrics after its commit. */
   #uncounted: BatchCounts[] = [];
@@ -149,7 +149,7 @@ export class Processor {
   readonly #catalogue: CatalogueCollector;
   readonly #retryLoop: RetryLoop;
   readonly #jobs: JobRunner;
-  /** Only with one batch a transaction; otherwise a partition that cannot be read is waited for. */
+  /** Used where the store is shared; otherwise processing waits for a partition that cannot be read. */
   readonly #unavailable: UnavailablePartitions;
 
   constructor(parts: ProcessorParts) {
@@ -411,7 +411,7 @@ export class Processor {
   }
 
   /** What was processed before an unreadable position is committed first; the next transaction begins there. */
-  async #readMore(hasSome: boolean): Promise<Read[]> {
+  async #readMore(hasSome: boolean): Promise<PartitionBatch[]> {
     try {
       return await this.#readAll();
     } catch (error) {
@@ -421,7 +421,7 @@ export class Processor {
   }
 
   /** One batch of every partition that has more. */
-  async #readAll(): Promise<Read[]> {
+  async #readAll(): Promise<PartitionBatch[]> {
     const reads = (await this.#readEach()).filter(({ from, next }) => next !== from);
     let oldest = this.#unavailable.since;
     for (const { records } of reads) oldest = Math.min(oldest, records[0]?.receivedAt ?? this.#caughtUpTo);
@@ -429,9 +429,9 @@ export class Processor {
     return reads;
   }
 
-  async #readEach(): Promise<Read[]> {
+  async #readEach(): Promise<PartitionBatch[]> {
     const partitions = this.#partitions;
-    const read = async (partition: number, bytesMax: number): Promise<Read> => {
+    const read = async (partition: number, bytesMax: number): Promise<PartitionBatch> => {
       const from = this.#current.positions.get(partition) ?? 0;
       const lastTraceId = this.#current.lastTraceIds.get(partition);
       try {
@@ -449,13 +449,13 @@ export class Processor {
       const since = this.#caughtUpTo === 0 ? this.#parts.now() : this.#caughtUpTo;
       return this.#unavailable.readAll(partitions, since, (partition) => read(partition, bytesMax));
     }
-    const reads: Read[] = [];
+    const reads: PartitionBatch[] = [];
     for (const partition of partitions) reads.push(await read(partition, this.#batchBytesMax));
     return reads;
   }
 
   /** One batch. Partitions in order, as all processors take them. Returns its users or its events, whichever are more. */
-  async #process(transaction: WriteTransaction, reads: readonly Read[]): Promise<number> {
+  async #process(transaction: WriteTransaction, reads: readonly PartitionBatch[]): Promise<number> {
     const { now, options, plans } = this.#parts;
     for (const { partition, from, next, records } of reads.toSorted((a, b) => a.partition - b.partition)) {
       const lastTraceId = records.at(-1)?.traceId;
@@ -493,7 +493,7 @@ export class Processor {
    */
   async #noteLost(
     transaction: WriteTransaction,
-    { partition, from, next }: Pick<Read, 'partition' | 'from' | 'next'>,
+    { partition, from, next }: Pick<PartitionBatch, 'partition' | 'from' | 'next'>,
     records: number,
   ): Promise<void> {
     const at = this.#parts.now();

@@ -19,7 +19,7 @@ const MANY_LAG_MS_MAX = 1_000;
 const BYTES_MAX = 64 * 1024 * 1024;
 /** When nothing has arrived for this long, every client has its response. */
 const NO_ARRIVALS_MS = 100;
-const LOOK_INTERVAL_MS = 10;
+const SAMPLE_INTERVAL_MS = 10;
 
 export interface LoadSample {
   /** Requests that were received completely and wait for their response. */
@@ -72,7 +72,7 @@ export function yieldPolicy(parts: YieldParts): (caughtUpTo: number) => Promise<
         idleMs: moment - changedAt,
       };
       if (parts.isStopping() || !shouldYield(sample)) return;
-      await sleep(LOOK_INTERVAL_MS);
+      await sleep(SAMPLE_INTERVAL_MS);
     }
   };
 }

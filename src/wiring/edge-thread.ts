@@ -124,7 +124,7 @@ interface EdgeContext {
   readonly databaseProblem: () => string | null;
   /** Installation of the database that the server was started with; null while it is unknown. */
   readonly installation: () => string | null;
-  /** Opened after the log, or before one that is opened late. */
+  /** Resolves once the clock is open: after the log, or before a log that is opened late. */
   readonly clock: Promise<TrustedClock>;
 }
 
@@ -157,8 +157,8 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
   const check = installationCheck(setup, context.installation);
   const database = await connectLater(databaseProblem, config, name, config.storeConnections, check);
   const log = servesIngest(role) ? await openAppender(setup, database, context) : null;
-  const asksKeys = servesIngest(role) || servesApi(role);
-  const keyStore = asksKeys ? await openKeyStoreIn(database.share()) : null;
+  const needsKeys = servesIngest(role) || servesApi(role);
+  const keyStore = needsKeys ? await openKeyStoreIn(database.share()) : null;
   // The appender has already checked the topic; one warning is enough.
   const warn = log === null ? warner(config, role) : () => undefined;
   let readerTries = 0;
@@ -169,7 +169,7 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
     if (readerTries > 1 && log === null) await continueClock(config, database, await context.clock);
     return openLogReader(config, warn);
   };
-  const logReader = asksKeys ? await openReaderNowOrLater(openReader, onFatal) : undefined;
+  const logReader = needsKeys ? await openReaderNowOrLater(openReader, onFatal) : undefined;
   let reading: Reading | null = null;
   if (servesApi(role) && keyStore !== null && logReader !== undefined) {
     const [store, members] = [await readStore(database, config, logReader), await openMemberStoreIn(database.share())];
@@ -234,7 +234,7 @@ async function watchDatabase(config: Config, databaseProblem: () => string | nul
   });
   let problem: string | null = null;
   let isUnderWay = false;
-  const look = async (): Promise<void> => {
+  const probe = async (): Promise<void> => {
     if (isUnderWay) return;
     isUnderWay = true;
     try {
@@ -247,7 +247,7 @@ async function watchDatabase(config: Config, databaseProblem: () => string | nul
     }
     isUnderWay = false;
   };
-  const timer = setInterval(() => void look(), WATCH_INTERVAL_MS).unref();
+  const timer = setInterval(() => void probe(), WATCH_INTERVAL_MS).unref();
   return {
     problem: () => problem,
     close: () => {
@@ -320,7 +320,7 @@ async function openAppender(
   const open = async (): Promise<LogAppender> => {
     tries += 1;
     refuseUntilPrepared(config, databaseProblem);
-    // At the first try it is not opened yet, and waits for this.
+    // The clock is opened after the first try, which therefore must not wait for it.
     if (tries > 1) await continueClock(config, database, await clock);
     if (config.logUrl !== '') return openKafkaAppender(setup);
     return openLocalLog(setup, () => processedByDatabase(database, config), onFatal);

@@ -20,7 +20,7 @@ import { prepareKafka, prepareServerDatabase } from './start-checks.ts';
 
 const REACH_RETRY_MS = 500;
 /** The connection timeout detects an unavailable database sooner; this is for one that takes long to migrate. */
-const FIRST_LOOK_MS = 15_000;
+const FIRST_TRY_MS = 15_000;
 
 export async function untilReachable<T>(work: () => Promise<T>, onFailure: (error: Error) => void): Promise<T> {
   for (;;) {
@@ -47,7 +47,7 @@ export class DatabaseStart {
   constructor(config: Config, logger: Logger) {
     this.#logger = logger;
     this.prepared = this.#prepareAll(config);
-    // Reported by its caller.
+    // `serve` and the supervisor handle a rejection later; until then it must not count as unhandled.
     this.prepared.catch(() => undefined);
   }
 
@@ -61,9 +61,9 @@ export class DatabaseStart {
     return this.#installation;
   }
 
-  /** Resolves when everything is prepared, after the first failure, or after FIRST_LOOK_MS. */
-  async firstLook(): Promise<void> {
-    const late = sleep(FIRST_LOOK_MS, undefined, { ref: false });
+  /** Resolves when everything is prepared, after the first failure, or after FIRST_TRY_MS. */
+  async firstTry(): Promise<void> {
+    const late = sleep(FIRST_TRY_MS, undefined, { ref: false });
     await Promise.race([this.prepared, this.#firstFailure.promise, late]);
   }
 

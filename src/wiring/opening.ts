@@ -102,7 +102,7 @@ export async function openStore(config: Config): Promise<Store | undefined> {
 async function openReadingIn(pool: Database, config: Config): Promise<Store> {
   try {
     const log = await findLogReader(config);
-    // A machine without a log can read a shared store. The name would be created, were it asked for.
+    // A machine without a log can read a shared store. Asking a local reader for the name would create one.
     const logName = (): string => log?.name ?? 'none';
     return withPendingRecords(
       await openStoreIn(pool, config, logName),

@@ -177,7 +177,7 @@ async function openLog(
   return { log, waitForMore: () => log.waitForMore() };
 }
 
-/** It was prepared a moment ago; should it be away again already, that is waited for. */
+/** The main thread has prepared the database before; if it is unavailable again by now, this waits for it. */
 async function processorDatabase(setup: ThreadSetup): Promise<Database> {
   const { config, installation } = setup;
   const check = installationCheck(setup, () => installation);

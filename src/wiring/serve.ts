@@ -46,7 +46,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   ]);
   const logger = createLogger(config.logLevel, 'main');
   const database = config.storeUrl === '' ? null : new DatabaseStart(config, logger);
-  await database?.firstLook();
+  await database?.firstTry();
   const { startWarnings, processed } = await prepareDataFolder(config);
   for (const warning of startWarnings) logger.warn(warning);
   const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, database);

@@ -1,7 +1,7 @@
 /**
  * The main thread of `sluice serve`. It starts the threads of its role (edges, processor), records key usage, watches the
  * data folder if there is one, and stops everything in order. It serves no requests, so it is always responsive. A
- * processor also has an edge, for health and metrics only.
+ * server with the role `processor` also has an edge, for health and metrics only.
  *
  * If a thread dies, the process exits on purpose: nothing acknowledged is lost, and the service manager or container
  * runtime restarts it.
@@ -35,7 +35,7 @@ type SharedMemory = ReturnType<typeof allocateSharedMemory>;
 export interface ThreadSetup
   extends SharedMemory,
     Pick<EdgeParts, 'config' | 'sources' | 'version' | 'connectionsMax'> {
-  /** What the start found that an operator should know, to be shown, too. */
+  /** What the start found that operators should know; `GET /health` shows it, besides the log. */
   readonly startWarnings: readonly string[];
   /** Up to where an embedded store has processed the log, as of the start. */
   readonly processed: number;
@@ -177,8 +177,8 @@ export class Supervisor {
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
   #isProcessing = false;
-  readonly #keyUse: OutageLog;
-  readonly #diskLook: OutageLog;
+  readonly #keyUsageOutage: OutageLog;
+  readonly #diskOutage: OutageLog;
   #folderTimer: NodeJS.Timeout | undefined;
   #identities: readonly FileIdentity[] = [];
   /** One line a key is enough. */
@@ -189,11 +189,11 @@ export class Supervisor {
 
   constructor(parts: SupervisorParts) {
     this.#parts = parts;
-    this.#keyUse = new OutageLog(parts.logger, {
+    this.#keyUsageOutage = new OutageLog(parts.logger, {
       failing: 'key usage cannot be recorded',
       working: 'key usage is recorded again',
     });
-    this.#diskLook = new OutageLog(parts.logger, {
+    this.#diskOutage = new OutageLog(parts.logger, {
       failing: 'free disk space cannot be read',
       working: 'free disk space can be read again',
     });
@@ -203,15 +203,15 @@ export class Supervisor {
   async start(): Promise<number> {
     const { config, database } = this.#parts;
     if (database !== null) {
-      database.onProblem = () => this.#tellEdges({ type: 'database', ...this.#databaseState() });
+      database.onProblem = () => this.#postToEdges({ type: 'database', ...this.#databaseState() });
     }
-    // A log that is shared is elsewhere, and with it all that could fill a disk.
+    // With a shared log there is nothing in the data folder that could be lost or fill the disk.
     if (config.logUrl === '') {
       if (config.storeUrl === '') {
         this.#identities = WATCHED_FILES.map(({ fileOf }) => new FileIdentity(fileOf(config.dataFolder)));
       }
-      await this.#lookAtFolder();
-      this.#folderTimer = setInterval(() => void this.#lookAtFolder(), FOLDER_INTERVAL_MS);
+      await this.#checkFolder();
+      this.#folderTimer = setInterval(() => void this.#checkFolder(), FOLDER_INTERVAL_MS);
     }
     const edges = config.role === 'processor' ? 1 : config.edges;
     // Sockets with SO_REUSEPORT do not fail when another process has the port, so check first.
@@ -225,7 +225,7 @@ export class Supervisor {
     await Promise.all(others);
     if (database === null || database.problem === null) await this.#startProcessor();
     else this.processorStarted = database.prepared.then(() => this.#startProcessor());
-    // Reported by its caller.
+    // `serve` handles a rejection later; until then it must not count as unhandled.
     this.processorStarted?.catch(() => undefined);
     return port;
   }
@@ -271,7 +271,7 @@ export class Supervisor {
           this.#killWithoutCleanup(message.message);
           return;
         case 'problem':
-          this.#tellEdges({ type: 'processing', problem: message.problem });
+          this.#postToEdges({ type: 'processing', problem: message.problem });
           return;
         case 'keyUsage':
           void this.#recordUsage(message.keyUsage);
@@ -292,7 +292,7 @@ export class Supervisor {
     this.#isProcessing = true;
   }
 
-  #tellEdges(message: SupervisorMessage): void {
+  #postToEdges(message: SupervisorMessage): void {
     for (const edge of this.#edges) edge.postMessage(message);
   }
 
@@ -327,21 +327,21 @@ export class Supervisor {
     }
     try {
       await this.#parts.keyStore?.recordUsage(keyUsage);
-      this.#keyUse.worked();
+      this.#keyUsageOutage.worked();
     } catch (error) {
-      this.#keyUse.failed(error);
+      this.#keyUsageOutage.failed(error);
     }
   }
 
-  async #lookAtFolder(): Promise<void> {
+  async #checkFolder(): Promise<void> {
     const lockProblem = this.#lockProblem();
     if (lockProblem !== null) this.#killWithoutCleanup(lockProblem);
-    this.#lookForBackup();
-    this.#lookForReplacedFiles();
+    this.#reportLastBackup();
+    this.#checkReplacedFiles();
     await this.#checkDisk();
   }
 
-  #lookForReplacedFiles(): void {
+  #checkReplacedFiles(): void {
     const { logger } = this.#parts;
     for (const [index, identity] of this.#identities.entries()) {
       const { name, advice } = WATCHED_FILES[index] as (typeof WATCHED_FILES)[number];
@@ -368,14 +368,14 @@ export class Supervisor {
         else logger.info(line, 'disk space is sufficient again');
       }
       this.#flags[DISK_LOW] = low;
-      this.#diskLook.worked();
+      this.#diskOutage.worked();
     } catch (error) {
-      this.#diskLook.failed(error);
+      this.#diskOutage.failed(error);
     }
   }
 
   /** The command that makes backups notes them in the data folder. */
-  #lookForBackup(): void {
+  #reportLastBackup(): void {
     const { config, metricsBuffer } = this.#parts;
     const last = readLastBackup(config.dataFolder);
     if (last === undefined) return;

@@ -37,10 +37,10 @@ suite('The watch over the backlog of a shared log', () => {
   test('counts what all partitions hold beyond the positions in the store', async (context) => {
     const { state, watch } = shared([100, 50], 10_000);
     context.after(() => watch.stop());
-    await watch.look();
+    await watch.measure();
     state.positions.set(0, 90);
     state.positions.set(1, 50);
-    await watch.look();
+    await watch.measure();
     assert.deepEqual(state.report, [1_500, 100]);
     assert.deepEqual(state.full, [false, false]);
   });
@@ -48,10 +48,10 @@ suite('The watch over the backlog of a shared log', () => {
   test('says full above the bound, and that there is room again only well below it', async (context) => {
     const { state, watch } = shared([101, 0], 1_000);
     context.after(() => watch.stop());
-    await watch.look();
+    await watch.measure();
     for (const position of [6, 10, 12]) {
       state.positions.set(0, position);
-      await watch.look();
+      await watch.measure();
     }
     assert.deepEqual(state.full, [true, true, true, false]);
   });
@@ -59,9 +59,9 @@ suite('The watch over the backlog of a shared log', () => {
   test('a store that cannot be asked is no reason to refuse events', async (context) => {
     const { state, watch } = shared([1_000, 0], 1_000);
     context.after(() => watch.stop());
-    await watch.look();
+    await watch.measure();
     state.isAway = true;
-    await watch.look();
+    await watch.measure();
     assert.deepEqual(
       [state.full, state.report],
       [
@@ -74,7 +74,7 @@ suite('The watch over the backlog of a shared log', () => {
   test('a call during a check waits for that one', async (context) => {
     const { state, watch } = shared([1, 0], 1_000);
     context.after(() => watch.stop());
-    await Promise.all([watch.look(), watch.look(), watch.look()]);
+    await Promise.all([watch.measure(), watch.measure(), watch.measure()]);
     assert.equal(state.report.length, 1);
   });
 });

@@ -27,7 +27,7 @@ test('a new version is used at the next look, and what is known stays while plan
   const outage = { failed: () => states.push('failed'), worked: () => states.push('worked') };
   const plans = new CurrentWarningPlans(breakable, outage, { error: () => assert.fail('no plan is unusable') });
   const inUse = async (): Promise<number | undefined> => {
-    await plans.look();
+    await plans.refresh();
     return plans.of(tenantOf(accountId, 'production'))?.version;
   };
 
@@ -57,7 +57,7 @@ test('a stored plan that cannot be read warns of nothing, is logged once, and do
   const outage = { failed: assert.fail, worked: () => undefined };
   const plans = new CurrentWarningPlans(store.plans, outage, { error: (line: object) => lines.push(line) });
   const inUse = async (): Promise<(number | undefined)[]> => {
-    await plans.look();
+    await plans.refresh();
     return (['production', 'development'] as const).map((one) => plans.of(tenantOf(accountId, one))?.version);
   };
   await push('production', '{"events":{"a":{"mode":"later"}}}');

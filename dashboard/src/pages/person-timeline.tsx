@@ -79,8 +79,8 @@ function useTimeline(profileId: string, eventName: string): Timeline {
     async (before: Loaded | undefined, signal?: AbortSignal): Promise<void> => {
       const query = new URLSearchParams({ limit: String(EVENTS_PER_PAGE) });
       // What comes after another question was asked is late. A first page cannot be: it would have been given up.
-      const keep = (answer: Kept): void => {
-        setKept((now) => (before === undefined || now.asked === asked ? answer : now));
+      const keep = (result: Kept): void => {
+        setKept((now) => (before === undefined || now.asked === asked ? result : now));
       };
       if (eventName !== '') query.set('event_name', eventName);
       if (before !== undefined && before.cursor !== null) query.set('cursor', before.cursor);

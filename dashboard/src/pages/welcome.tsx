@@ -50,8 +50,8 @@ function LookedUp({ token, onRetry }: { token: string; onRetry: () => void }): R
 
   useEffect(() => {
     let isCurrent = true;
-    void lookUp(token).then((answer) => {
-      if (isCurrent) setFound(answer);
+    void lookUp(token).then((result) => {
+      if (isCurrent) setFound(result);
     });
     return () => {
       isCurrent = false;

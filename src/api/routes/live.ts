@@ -1,7 +1,7 @@
 /**
  * `GET /live`: the events of a tenant as they are stored, as server-sent events. The stream continues after the cursor in
  * `Last-Event-ID`, ends when the server stops, and ends within two seconds of the moment at which its key or session is
- * no longer good: a browser then reconnects and learns why. `live-feed.ts` reads and writes.
+ * no longer good: a browser then reconnects and learns why. `../live-feed.ts` reads and writes.
  */
 
 import type { ServerResponse } from 'node:http';
@@ -144,13 +144,13 @@ function streamOf(reply: FastifyReply): ServerResponse {
   return response;
 }
 
-/** Looks again and again whether the caller would still be let in. */
+/** Checks again and again whether the caller is still authorised. */
 function closeWhenUnauthorised(parts: ApiParts, request: FastifyRequest, listener: LiveListener): () => void {
   const check = async (): Promise<void> => {
     try {
       if (!(await isAuthorised(parts, request))) listener.close();
     } catch {
-      // Unknown at this moment. Either nothing can be read anyway, or it was let in a moment ago.
+      // Unknown at this moment. Either nothing can be read anyway, or the caller was authorised a moment ago.
     }
   };
   const every = request.session === null ? KEY_CHECK_MS : SESSION_CHECK_MS;

@@ -4,7 +4,7 @@
  *
  * The unique index locks a new first use; an existing one is replaced only if it has not changed. Otherwise another
  * writer was first, which is a conflict: the retried batch finds that writer's use. Older uses of an Idempotency-Key
- * (key-use.ts) change only together with the newest, so they need no check of their own.
+ * (views/key-use.ts) change only together with the newest, so they need no check of their own.
  *
  * First uses are hashed with a secret (views/keyed-hash.ts). The first process that needs it creates it. It must never
  * change: no earlier first use could be found without it.

@@ -1,7 +1,7 @@
 /**
  * What an unmerge (rule 16, `views/unmerge.ts`) changes besides the roots of nodes: merges, pairs that may not be linked
- * again, the audit and the number of profiles. Each engine sets the roots, and tells writers that cache them, in the same
- * transaction.
+ * again, the audit and the number of profiles. Each engine sets the roots, and notifies writers that cache them, in the
+ * same transaction.
  */
 
 import type { AuditContext } from '../../store.ts';

@@ -3,8 +3,8 @@
  * started on it stores everything that was acknowledged before the copy began, once. The order matters: store, log, keys.
  * The log is copied after the store, so it reaches at least as far as the position in it, and the rest is processed after a
  * restore; keys come last, so that every tenant in the log has its account. Retention removes no segment meanwhile
- * (`folder-lock.ts`). A missing or damaged file is an error: a backup never silently omits data. Also counts what is in a
- * copy, for the manifest, and checks a copy.
+ * (`../folder-lock.ts`). A missing or damaged file is an error: a backup never silently omits data. Also counts what is
+ * in a copy, for the manifest, and checks a copy.
  */
 
 import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync, statSync, truncateSync } from 'node:fs';

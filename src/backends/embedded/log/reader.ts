@@ -134,7 +134,7 @@ class EmbeddedLogReader implements LogReader {
         for (const { body } of read.records) bytesLeft -= body.byteLength;
         if (!read.isEnd || bytesLeft <= 0) break;
       }
-      return { records, next: after(records, position) };
+      return { records, next: positionAfter(records, position) };
     });
   }
 
@@ -165,7 +165,7 @@ class EmbeddedLogReader implements LogReader {
           ifReadable([], () => readHeaders(range, this.#cache, { countMax: countMax - headers.length }).headers),
         );
       }
-      return { headers, next: after(headers, position) };
+      return { headers, next: positionAfter(headers, position) };
     });
   }
 
@@ -266,21 +266,21 @@ class EmbeddedLogReader implements LogReader {
     const { retentionMs = Number.POSITIVE_INFINITY, now = Date.now } = this.#setup;
     const processed = this.#list(0).ranges.filter(({ until }) => until !== undefined && until <= position);
     // The marker of missing records stays, like that of a segment that was given up.
-    const kept = processed.filter((range) => !isGapMarker(range));
-    while (kept[0] !== undefined && this.#newestReceivedAt(kept[0]) <= now() - retentionMs) {
+    const segments = processed.filter((range) => !isGapMarker(range));
+    while (segments[0] !== undefined && this.#newestReceivedAt(segments[0]) <= now() - retentionMs) {
       // The backup's copy of the store may be older than the position, and then it needs the segment.
       if (isBackupRunning(this.#setup.folder)) return;
       try {
-        removeSegment(kept[0].segment.file);
+        removeSegment(segments[0].segment.file);
       } catch (error) {
         // Retried with the next commit.
         throw new LogUnavailableError(
-          `The log segment ${kept[0].segment.file} cannot be removed: ${messageOf(error)}.`,
+          `The log segment ${segments[0].segment.file} cannot be removed: ${messageOf(error)}.`,
         );
       }
-      kept.shift();
+      segments.shift();
     }
-    this.#compressing ??= this.#compress(kept).finally(() => {
+    this.#compressing ??= this.#compress(segments).finally(() => {
       this.#compressing = undefined;
     });
   }
@@ -307,7 +307,7 @@ class EmbeddedLogReader implements LogReader {
   /** By order of appending; 0 if the segment is empty. */
   #newestReceivedAt(range: SegmentRange): number {
     const { segment, next } = range;
-    // Or later: a copy may have the time of copying.
+    // Compression sets it to that time; a copy may have a later one.
     if (segment.isCompressed) return statSync(segment.file).mtimeMs;
     const { newestReceivedAtBefore = 0 } = (next && findSegmentHeader(next)) ?? {};
     if (newestReceivedAtBefore > 0) return newestReceivedAtBefore;
@@ -353,7 +353,7 @@ class EmbeddedLogReader implements LogReader {
     return listRanges(folder, { logName: this.#findName(), durable, isDurableOnly: consumer !== undefined }, position);
   }
 
-  /** Calls `use` again, with a new listing, if a segment was removed meanwhile: that one lacks it, or shows the gap. */
+  /** If a segment is removed meanwhile, calls `use` again with a new listing, which is without it or shows the gap. */
   #withListing<T>(position: number, use: (listing: Listing) => T): T {
     for (let listings = 1; ; listings += 1) {
       try {
@@ -419,16 +419,16 @@ function listRanges(
 ): Listing {
   const segments = listSegments(folder);
   const startAt = segments.findLastIndex((segment) => segment.firstPosition <= position);
-  const isPassed = ({ state }: Segment): boolean => state === 'lost' || state === 'unused';
+  const isSkipped = ({ state }: Segment): boolean => state === 'lost' || state === 'unused';
   const ranges: SegmentRange[] = [];
   for (const [index, segment] of segments.entries()) {
-    if (index < startAt || isPassed(segment)) continue;
+    if (index < startAt || isSkipped(segment)) continue;
     const from = Math.max(position, segment.firstPosition);
     const next = segments[index + 1];
     ranges.push({ ...log, segment, from, until: next?.firstPosition, next });
   }
   const newest = segments.at(-1);
-  const isEndLost = newest !== undefined && isPassed(newest);
+  const isEndLost = newest !== undefined && isSkipped(newest);
   return { ranges, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
 }
 
@@ -445,7 +445,7 @@ function ifReadable<T>(otherwise: T, read: () => T): T {
   }
 }
 
-function after(headers: readonly LogHeader[], position: number): number {
+function positionAfter(headers: readonly LogHeader[], position: number): number {
   const last = headers.at(-1);
   return last ? last.position + 1 : position;
 }

@@ -7,7 +7,7 @@
 import { ByteColumn, doubled } from '../../../columnar/byte-column.ts';
 import { NO_BYTES, type Rows } from '../../../columnar/column-block.ts';
 
-/** A few integers. As bytes they sort like the numbers, so that SQLite finds blocks by them. */
+/** A few integers. `encodeKey` makes bytes of them that sort alike, so that SQLite finds blocks by them. */
 export type Key = readonly number[];
 
 export interface Entry {
@@ -24,7 +24,7 @@ export interface RunsShape {
   readonly keyColumns: number;
   readonly valueColumns: number;
   readonly hasBytes: boolean;
-  /** For keys that begin with two hashes, and are looked up one by one. */
+  /** Whether runs have Bloom filters: for keys that begin with two hashes, and are looked up one by one. */
   readonly hasFilters: boolean;
   /** Merges another row of the same key into the row `into`; the order must not matter. Without it, keys are unique. */
   readonly combine?: (rows: RowsToWrite, into: number, other: number) => void;
@@ -110,8 +110,8 @@ const WORD = 2 ** 32;
 const SIGN = 2 ** 31;
 const NUMBER_BYTES = 8;
 
-/** Ordered like the numbers. A shorter key sorts before all that begin with it. */
-export function bytesOf(key: Key): Uint8Array {
+/** As bytes that sort like the numbers. A shorter key sorts before all that begin with it. */
+export function encodeKey(key: Key): Uint8Array {
   const bytes = Buffer.allocUnsafe(key.length * NUMBER_BYTES);
   for (let column = 0, at = 0; column < key.length; column++, at += NUMBER_BYTES) {
     const value = key[column] as number;

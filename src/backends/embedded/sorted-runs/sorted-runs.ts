@@ -4,22 +4,23 @@
  * of similar size are merged when there are many (size-tiered compaction), and runs may have Bloom filters in memory,
  * which rule out nearly every absent key.
  *
- * A key is unique among the runs of a group, unless the tree has `combine`, which makes one entry of two, in any order:
- * runs of a group have no order, since a merged run is newer than its entries. Runs of different groups (days, tables of
- * events) are never merged, so that a group can be dropped.
+ * A key is unique among the runs of a group, unless the tree has `combine`, which makes one entry of two. It must not
+ * depend on their order: a merged run has a new number and old entries, so the numbers of runs say nothing about age.
+ * Runs of different groups (days, tables of events) are never merged, so that a group can be dropped.
  *
- * Merging is incremental: with every run that is written, a multiple of its bytes is moved in each running merge, in
- * the caller's transaction, from runs that become empty to one that grows. So the cost is spread evenly; after a crash
- * merging continues where the last commit left it. One connection writes, merges and drops. Others may read and remove
- * entries (`StoredRuns`). If another writes, too, this one has to `forget` before it continues.
+ * Merging is incremental: a merge moves entries from its input runs, which become empty, to its output run. Every run
+ * that is written advances each running merge by a multiple of its bytes, in the caller's transaction. So the cost is
+ * spread evenly; after a crash merging continues where the last commit left it. One connection writes, merges and
+ * drops. Others may read and remove entries (`StoredRuns`). If another one writes, this one has to `forget` before it
+ * continues.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { ColumnBlock, Rows } from '../../../columnar/column-block.ts';
 import { sortedOrder } from '../../../columnar/sorted-order.ts';
 import { BloomFilter } from './bloom-filter.ts';
-import { bytesOf, compareKeys, type Entry, type Key, nextKey, RowsToWrite, type RunsShape } from './entries.ts';
-import { type ListedRun, StoredRuns, sameOrder } from './stored-runs.ts';
+import { compareKeys, encodeKey, type Entry, type Key, nextKey, RowsToWrite, type RunsShape } from './entries.ts';
+import { type ListedRun, rowOrder, StoredRuns } from './stored-runs.ts';
 
 const SIZES = {
   /**
@@ -39,7 +40,7 @@ const SIZES = {
 
 export type RunsSizes = Partial<typeof SIZES>;
 
-/** Limit for blocks in memory at once, except for larger entries. */
+/** Limit for the input blocks that one step of a merge holds in memory; one larger entry may exceed it. */
 const MERGED_AT_ONCE_BYTES = 4 * 1024 * 1024;
 /** Smaller runs are all on level 0. */
 const LOWEST_LEVEL_BYTES = 16 * 1024;
@@ -64,7 +65,7 @@ interface FilterPart {
 
 interface Run extends ListedRun {
   bytes: number;
-  /** The run that takes over its entries, one part after the other. */
+  /** The output run of the merge that it is an input of. */
   mergedInto: number | null;
   /** In the order of their keys; null if they are not in memory. */
   filters: FilterPart[] | null;
@@ -87,9 +88,9 @@ export class SortedRuns extends StoredRuns {
     this.#filterBytes = 0;
   }
 
-  protected override runsWith(key: Key): readonly Run[] {
+  protected override runsToSearch(key: Key): readonly Run[] {
     const [hash = 0, rest = 0] = key;
-    return this.#known().filter(({ filters }) => filters === null || mayHave(filters, hash, rest));
+    return this.#loaded().filter(({ filters }) => filters === null || mayHave(filters, hash, rest));
   }
 
   /** Writes a run, and continues merging. Within a transaction of the caller; the keys of the rows are unique. */
@@ -98,25 +99,25 @@ export class SortedRuns extends StoredRuns {
     const run = this.#create(group);
     this.#writePart(run, rows, sortedOrder(rows.columns.slice(0, this.shape.keyColumns), rows.count), rows.count);
     this.#storeBytes(run);
-    this.#mergeBy(Math.max(this.#sizes.mergedBytesMin, MERGED_PER_PUT * run.bytes));
+    this.#advanceMerges(Math.max(this.#sizes.mergedBytesMin, MERGED_PER_PUT * run.bytes));
   }
 
   /** Whether any merge is running. */
   get isCompacting(): boolean {
-    return this.#known().some(({ mergedInto }) => mergedInto !== null);
+    return this.#loaded().some(({ mergedInto }) => mergedInto !== null);
   }
 
   /** Continues every merge while idle, by a bounded step. */
   compact(): void {
-    this.#mergeBy(IDLE_STEPS * this.#sizes.mergedBytesMin);
+    this.#advanceMerges(IDLE_STEPS * this.#sizes.mergedBytesMin);
   }
 
-  #mergeBy(bytes: number): void {
+  #advanceMerges(bytes: number): void {
     this.#beginMerges();
-    const outputs = new Set(this.#known().flatMap(({ mergedInto }) => mergedInto ?? []));
+    const outputs = new Set(this.#loaded().flatMap(({ mergedInto }) => mergedInto ?? []));
     for (const output of outputs) {
       for (let left = bytes; left > 0; ) {
-        const moved = this.#mergePart(output, Math.min(left, MERGED_AT_ONCE_BYTES));
+        const moved = this.#mergeStep(output, Math.min(left, MERGED_AT_ONCE_BYTES));
         if (moved === 0) break;
         left -= moved;
       }
@@ -127,7 +128,7 @@ export class SortedRuns extends StoredRuns {
 
   /** The existing groups, oldest first. */
   groups(): number[] {
-    return [...new Set(this.#known().map(({ group }) => group))].sort((a, b) => a - b);
+    return [...new Set(this.#loaded().map(({ group }) => group))].sort((a, b) => a - b);
   }
 
   /**
@@ -137,8 +138,8 @@ export class SortedRuns extends StoredRuns {
   drop(group: number, blocksMax: number): boolean {
     const { name } = this.shape;
     let left = blocksMax;
-    // Oldest first: a merge target is removed after its inputs.
-    const oldestFirst = this.#known().filter((one) => one.group === group);
+    // Oldest first: the output of a merge is removed after its inputs.
+    const oldestFirst = this.#loaded().filter((one) => one.group === group);
     for (const run of oldestFirst.sort((a, b) => a.no - b.no)) {
       const sql = `DELETE FROM ${name}_blocks WHERE no IN (SELECT no FROM ${name}_blocks WHERE run = ? LIMIT ?)`;
       left -= Number(this.prepared(sql).run(run.no, left).changes);
@@ -148,7 +149,7 @@ export class SortedRuns extends StoredRuns {
     return false;
   }
 
-  #known(): Run[] {
+  #loaded(): Run[] {
     this.#runs ??= this.#load();
     return this.#runs;
   }
@@ -178,7 +179,7 @@ export class SortedRuns extends StoredRuns {
 
   #create(group: number): Run {
     const { name } = this.shape;
-    const runs = this.#known();
+    const runs = this.#loaded();
     const no = runs.reduce((highest, run) => Math.max(highest, run.no), 0) + 1;
     this.prepared(`INSERT INTO ${name}_runs VALUES (?, ?, 0, NULL)`).run(group, no);
     const run = { no, group, bytes: 0, mergedInto: null, filters: this.shape.hasFilters ? [] : null };
@@ -231,7 +232,7 @@ export class SortedRuns extends StoredRuns {
   #keepFiltersBounded(): void {
     while (this.#filterBytes > this.#sizes.filterBytesMax) {
       let largest: Run | undefined;
-      for (const run of this.#known()) {
+      for (const run of this.#loaded()) {
         if (run.filters !== null && run.filters.length > 0 && run.bytes >= (largest?.bytes ?? 0)) largest = run;
       }
       if (largest === undefined) return;
@@ -254,7 +255,7 @@ export class SortedRuns extends StoredRuns {
     this.prepared(`DELETE FROM ${name}_runs WHERE group_no = ? AND no = ?`).run(run.group, run.no);
     if (this.shape.hasFilters) this.prepared(`DELETE FROM ${name}_filters WHERE run = ?`).run(run.no);
     this.#forgetFilters(run);
-    this.#runs = this.#known().filter((other) => other !== run);
+    this.#runs = this.#loaded().filter((other) => other !== run);
   }
 
   /**
@@ -262,7 +263,7 @@ export class SortedRuns extends StoredRuns {
    * merged.
    */
   #beginMerges(): void {
-    const runs = this.#known();
+    const runs = this.#loaded();
     const outputs = new Set(runs.flatMap(({ mergedInto }) => mergedInto ?? []));
     const free = runs.filter(({ no, mergedInto }) => mergedInto === null && !outputs.has(no));
     const newest = runs[0]?.group;
@@ -295,27 +296,27 @@ export class SortedRuns extends StoredRuns {
    * Moves about `wanted` bytes of the lowest entries of all inputs. Returns how many; 0 if the inputs are empty, and
    * removed.
    */
-  #mergePart(outputNo: number, wanted: number): number {
-    const output = this.#known().find(({ no }) => no === outputNo) as Run;
+  #mergeStep(outputNo: number, wanted: number): number {
+    const output = this.#loaded().find(({ no }) => no === outputNo) as Run;
     // Oldest first: entries that are already in order need not be sorted.
-    const inputs = this.#known()
+    const inputs = this.#loaded()
       .filter(({ mergedInto }) => mergedInto === outputNo)
       .toReversed()
       .map((run): MergeInput => ({ run, blocks: [], first: undefined, last: undefined, isAtEnd: false }));
     let bytes = 0;
     // Entries can be merged up to the smallest of the inputs' last keys read so far, so the input with that key is read
     // next.
-    let least = leastFar(inputs);
+    let least = leastAdvanced(inputs);
     while (least !== undefined && (least.last === undefined || bytes < wanted)) {
-      bytes += this.#readOn(least);
-      least = leastFar(inputs);
+      bytes += this.#readNextBlock(least);
+      least = leastAdvanced(inputs);
     }
     const bound = least?.last;
     const merged = new RowsToWrite(
       this.shape,
       inputs.reduce((sum, { blocks }) => blocks.reduce((all, { count }) => all + count, sum), 0),
     );
-    for (const input of inputs) this.#takeUpTo(bound, input, merged);
+    for (const input of inputs) this.#moveUpTo(bound, input, merged);
     const order = sortedOrder(merged.columns.slice(0, this.shape.keyColumns), merged.count);
     this.#writePart(output, merged, order, this.#combine(merged, order));
     this.#storeBytes(output);
@@ -325,7 +326,7 @@ export class SortedRuns extends StoredRuns {
   }
 
   /** Reads the next block of an input; returns its size in bytes. */
-  #readOn(input: MergeInput): number {
+  #readNextBlock(input: MergeInput): number {
     const row = this.blockAfter(input.run.no, input.first);
     if (row === undefined) {
       input.isAtEnd = true;
@@ -339,10 +340,10 @@ export class SortedRuns extends StoredRuns {
   }
 
   /** Moves the entries of an input up to and including a key, or all of them. */
-  #takeUpTo(bound: Key | undefined, { run, blocks }: MergeInput, rows: RowsToWrite): void {
+  #moveUpTo(bound: Key | undefined, { run, blocks }: MergeInput, rows: RowsToWrite): void {
     const { name } = this.shape;
     if (bound === undefined) this.prepared(`DELETE FROM ${name}_blocks WHERE run = ?`).run(run.no);
-    else this.prepared(`DELETE FROM ${name}_blocks WHERE run = ? AND first <= ?`).run(run.no, bytesOf(bound));
+    else this.prepared(`DELETE FROM ${name}_blocks WHERE run = ? AND first <= ?`).run(run.no, encodeKey(bound));
     const after = bound === undefined ? undefined : nextKey(bound);
     for (const block of blocks) {
       const end = after === undefined ? block.count : block.firstFrom(after);
@@ -351,7 +352,7 @@ export class SortedRuns extends StoredRuns {
       if (end === block.count) continue;
       const rest = new RowsToWrite(this.shape, block.count - end);
       this.append(rest, block, end, block.count);
-      this.writeBlock(run.no, rest, sameOrder(rest.count), 0, rest.count);
+      this.writeBlock(run.no, rest, rowOrder(rest.count), 0, rest.count);
     }
   }
 
@@ -397,7 +398,7 @@ export class BufferedRuns extends SortedRuns {
     this.#rows = new RowsToWrite(shape, FIRST_ENTRIES);
   }
 
-  /** Not for trees whose entries add up (profile deltas): a buffered entry is all that is returned. */
+  /** A buffered entry hides those in runs, so this is not for trees whose entries add up (profile deltas). */
   override get(key: Key): Entry | undefined {
     const row = (this.#slots[this.#slotOf(key)] as number) - 1;
     return row < 0 ? super.get(key) : this.#rows.entryAt(row);
@@ -463,8 +464,8 @@ interface MergeInput {
   isAtEnd: boolean;
 }
 
-/** The input that was read least far, of those not at their end; an unread one first. */
-function leastFar(inputs: readonly MergeInput[]): MergeInput | undefined {
+/** The input that has been read least far, of those not at their end; an unread one first. */
+function leastAdvanced(inputs: readonly MergeInput[]): MergeInput | undefined {
   let least: MergeInput | undefined;
   for (const input of inputs) {
     if (input.isAtEnd) continue;

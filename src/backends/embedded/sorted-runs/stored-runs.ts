@@ -13,7 +13,15 @@ import { crc32 } from 'node:zlib';
 import { ColumnBlock, encodeBlock, NO_BYTES, type Rows } from '../../../columnar/column-block.ts';
 import { damaged } from '../database.ts';
 import { merged } from '../merged.ts';
-import { bytesOf, combineEntries, compareKeys, type Entry, type Key, RowsToWrite, type RunsShape } from './entries.ts';
+import {
+  combineEntries,
+  compareKeys,
+  encodeKey,
+  type Entry,
+  type Key,
+  RowsToWrite,
+  type RunsShape,
+} from './entries.ts';
 
 /** With the `name` and `hasFilters` of the `RunsShape`. */
 export function sortedRunsSchema(name: string, hasFilters = true): string {
@@ -74,21 +82,21 @@ export class StoredRuns {
     return this.prepared(sql).all(group) as unknown as readonly ListedRun[];
   }
 
-  /** The same, without those that certainly do not have the key. */
-  protected runsWith(_key: Key): readonly ListedRun[] {
+  /** The runs that may have the key, newest group first. Here all of them; the writer uses its Bloom filters. */
+  protected runsToSearch(_key: Key): readonly ListedRun[] {
     return this.listRuns();
   }
 
   /** Searches the newest group that has the key: its entries in all runs, combined. */
   get(key: Key): Entry | undefined {
-    return combineEntries(this.shape, this.parts(key));
+    return combineEntries(this.shape, this.entriesByRun(key));
   }
 
-  /** The same, one entry per run. */
-  parts(key: Key): readonly Entry[] {
+  /** The entries that `get` combines: those of the newest group that has the key, one per run. */
+  entriesByRun(key: Key): readonly Entry[] {
     const found: Entry[] = [];
     let newest: number | undefined;
-    for (const run of this.runsWith(key)) {
+    for (const run of this.runsToSearch(key)) {
       if (newest !== undefined && run.group !== newest) break;
       const entry = this.#getIn(run.no, key);
       if (entry === undefined) continue;
@@ -109,7 +117,7 @@ export class StoredRuns {
 
   /** The entries of a run with `from` <= key < `to`, in descending order. Both may be shorter than a key. */
   *descending(run: number, from: Key, to: Key): Generator<Entry> {
-    for (let below = bytesOf(to); ; ) {
+    for (let below = encodeKey(to); ; ) {
       const row = this.#block('first < ? ORDER BY first DESC', run, below);
       if (row === undefined) return;
       const block = this.decoded(row);
@@ -123,7 +131,7 @@ export class StoredRuns {
 
   /** The same, in ascending order. */
   *ascending(run: number, from: Key, to: Key): Generator<Entry> {
-    let row = this.#blockOf(run, from) ?? this.blockAfter(run, bytesOf(from));
+    let row = this.#blockOf(run, from) ?? this.blockAfter(run, encodeKey(from));
     for (; row !== undefined; row = this.blockAfter(run, row.first)) {
       const block = this.decoded(row);
       for (let at = block.firstFrom(from); at < block.count; at++) {
@@ -179,7 +187,7 @@ export class StoredRuns {
     if (kept > 0) {
       this.append(rest, block, kept, block.count);
       this.prepared(`DELETE FROM ${this.shape.name}_blocks WHERE no = ?`).run(row.no);
-      if (rest.count > 0) this.writeBlock(run, rest, sameOrder(rest.count), 0, rest.count);
+      if (rest.count > 0) this.writeBlock(run, rest, rowOrder(rest.count), 0, rest.count);
     }
     return Math.max(next, from + 1);
   }
@@ -192,7 +200,7 @@ export class StoredRuns {
     const block = encodeBlock(rows, order, start, end);
     this.prepared(`INSERT INTO ${this.shape.name}_blocks (run, first, entries, crc) VALUES (?, ?, ?, ?)`).run(
       run,
-      bytesOf(first),
+      encodeKey(first),
       block,
       crc32(block),
     );
@@ -201,7 +209,7 @@ export class StoredRuns {
 
   /** The block that contains a key, if the run has it. */
   #blockOf(run: number, key: Key): BlockRow | undefined {
-    return this.#block('first <= ? ORDER BY first DESC', run, bytesOf(key));
+    return this.#block('first <= ? ORDER BY first DESC', run, encodeKey(key));
   }
 
   /** The next block of a run, after the one that begins with `first`; without it, the first block. */
@@ -239,6 +247,7 @@ export class StoredRuns {
   }
 }
 
-export function sameOrder(count: number): Uint32Array {
+/** The rows in the order in which they are: for rows that are sorted already. */
+export function rowOrder(count: number): Uint32Array {
   return Uint32Array.from({ length: count }, (_, at) => at);
 }

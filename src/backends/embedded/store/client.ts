@@ -61,13 +61,13 @@ class StoreCalls {
     if (this.#thread !== undefined) return this.#thread;
     const thread = startThread(this.#setup);
     this.#thread = thread;
-    thread.on('message', (reply: StoreReply) => this.#hear(thread, reply));
-    thread.on('error', (error: Error) => this.#lose(thread, error.message));
-    thread.on('exit', () => this.#lose(thread, 'it ended'));
+    thread.on('message', (reply: StoreReply) => this.#onReply(thread, reply));
+    thread.on('error', (error: Error) => this.#onThreadEnd(thread, error.message));
+    thread.on('exit', () => this.#onThreadEnd(thread, 'it ended'));
     return thread;
   }
 
-  #hear(thread: Worker, reply: StoreReply): void {
+  #onReply(thread: Worker, reply: StoreReply): void {
     const waiting = this.#waiting.get(reply.id);
     this.#waiting.delete(reply.id);
     if (this.#waiting.size === 0) thread.unref();
@@ -75,7 +75,7 @@ class StoreCalls {
     else waiting?.resolve(reply.value);
   }
 
-  #lose(thread: Worker, reason: string): void {
+  #onThreadEnd(thread: Worker, reason: string): void {
     if (this.#thread !== thread) return;
     this.#thread = undefined;
     const error = new StoreUnavailableError(`the thread that reads the store is gone: ${reason}`);

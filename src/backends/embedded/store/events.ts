@@ -394,7 +394,7 @@ function numberIn(
   return no;
 }
 
-/** Every start skips numbers (store/starts.ts): none of them is read. */
+/** Every start skips numbers (starts.ts): none of them is read. */
 function beforeNextBlock(store: StoreConnection, table: number, after: number, tableEnd: number): number {
   const sql = `SELECT min(first_event) AS next FROM events_${table} WHERE first_event > ?`;
   return (store.get<{ next: number | null }>(sql, after)?.next ?? tableEnd + 1) - 1;

@@ -1,7 +1,7 @@
 /**
  * The identity graph as a batch needs it: match keys, roots, profiles. People and roots are cached, because
  * only the writer adds to them; nodes changed by an erase or unmerge are dropped. Reads run inside the writer's
- * transaction, so they see what it wrote before. A prediction (store/predictions.ts) uses a new one on a reader's
+ * transaction, so they see what it wrote before. A prediction (predictions.ts) uses a new one on a reader's
  * connection.
  */
 
@@ -46,7 +46,8 @@ export class StoreGraph {
   readonly #store: StoreConnection;
   /** Those of match keys. */
   readonly #keys: StoredRuns;
-  #isAnybodyApart: boolean | undefined;
+  /** Whether an unmerge separated any nodes; undefined until that is looked up. */
+  #hasCannotLink: boolean | undefined;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new IdentityCache();
   readonly #roots = new Map<NodeNumber, NodeNumber>();
@@ -59,7 +60,7 @@ export class StoreGraph {
   forget(): void {
     this.#people.clear();
     this.#roots.clear();
-    this.#isAnybodyApart = undefined;
+    this.#hasCannotLink = undefined;
   }
 
   /**
@@ -69,7 +70,7 @@ export class StoreGraph {
   drop(nodes: ReadonlySet<NodeNumber>): void {
     this.#people.drop(nodes);
     for (const node of nodes) this.#roots.delete(node);
-    this.#isAnybodyApart = undefined;
+    this.#hasCannotLink = undefined;
   }
 
   snapshot(tenant: number, request: LookupRequest, nextNode: NodeNumber): Snapshot {
@@ -168,8 +169,8 @@ export class StoreGraph {
 
   /** Skips the lookup if nothing was ever unmerged, which is nearly always. */
   #cannotLink(nodes: readonly NodeNumber[]): number[] {
-    this.#isAnybodyApart ??= this.#store.get('SELECT 1 FROM cannot_link LIMIT 1') !== undefined;
-    if (!this.#isAnybodyApart) return [];
+    this.#hasCannotLink ??= this.#store.get('SELECT 1 FROM cannot_link LIMIT 1') !== undefined;
+    if (!this.#hasCannotLink) return [];
     const sql = 'SELECT node_b FROM cannot_link WHERE node_a = ? ORDER BY node_b';
     return nodes.flatMap((node) => this.#store.all<{ node_b: NodeNumber }>(sql, node).map(({ node_b }) => node_b));
   }
@@ -179,7 +180,7 @@ const INSERT_IDENTIFIER = 'INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, 
 
 /**
  * Writes the changes of `resolve`: identifiers, merges, aliases and refusals, each with its cause. New nodes are written
- * with their properties (store/profile-runs.ts). Refusals of one kind are counted, not repeated.
+ * with their properties (profile-runs.ts). Refusals of one kind are counted, not repeated.
  */
 export function writeChanges(store: StoreConnection, keys: BufferedRuns, tenant: number, changes: Changes): void {
   // New nodes have consecutive numbers.

@@ -7,8 +7,8 @@
  * Tombstones say when match keys were erased (rule 17). They are never removed: data received before an erase may be
  * processed late, from a log that waited. Whenever a person is erased, everything that waits in the log has to be checked,
  * and hashing and looking up each key took a fifth of the processor's time under frequent erases. So the writer keeps the
- * short hashes of all keys erased since it started: data received after the last erase before that needs the table only
- * for keys among these.
+ * short hashes of all keys erased since it started. For data received after the last erase before the start, it looks
+ * up only keys whose short hash is among them.
  */
 
 import type { MatchKey, NodeNumber } from '../../../model.ts';
@@ -71,15 +71,15 @@ export class Invalidations {
   }
 }
 
-/** Some 5 MB. */
-const KNOWN_MAX = 100_000;
+/** About 5 MB. */
+const ERASED_HASHES_MAX = 100_000;
 
 export class Tombstones {
   readonly #store: StoreConnection;
   /** Short hashes of the keys erased since `startOver`, perhaps of more. */
-  readonly #known = new Set<number>();
-  /** No erase up to this time needs to be among the known. */
-  #unknownUntil = Number.POSITIVE_INFINITY;
+  readonly #erasedHashes = new Set<number>();
+  /** Erases up to this time may be missing among the hashes: data received until then is looked up. */
+  #incompleteUntil = Number.POSITIVE_INFINITY;
 
   constructor(store: StoreConnection) {
     this.#store = store;
@@ -87,8 +87,8 @@ export class Tombstones {
 
   /** Undefined if the key was not erased, or only before `receivedAt`. */
   erasedAt(tenant: Tenant, key: MatchKey, receivedAt: number): number | undefined {
-    const isKnown = receivedAt > this.#unknownUntil;
-    if (isKnown && !this.#known.has(runKeyOf(this.#store.hashOf, tenant.no, key)[0])) return undefined;
+    const isComplete = receivedAt > this.#incompleteUntil;
+    if (isComplete && !this.#erasedHashes.has(runKeyOf(this.#store.hashOf, tenant.no, key)[0])) return undefined;
     const sql = 'SELECT erased_at FROM tombstones WHERE tenant = ? AND hash = ?';
     return this.#store.get<{ erased_at: number }>(sql, tenant.no, tombstoneOf(tenant.id, key))?.erased_at;
   }
@@ -102,20 +102,20 @@ export class Tombstones {
 
   /** The short hashes of keys that were erased since the last call. */
   add(shortHashes: readonly number[]): void {
-    if (this.#known.size + shortHashes.length > KNOWN_MAX) this.startOver();
-    for (const hash of shortHashes) this.#known.add(hash);
+    if (this.#erasedHashes.size + shortHashes.length > ERASED_HASHES_MAX) this.startOver();
+    for (const hash of shortHashes) this.#erasedHashes.add(hash);
   }
 
   /** Within a transaction: all erases that are committed now count as unknown. */
   startOver(): void {
     this.forget();
     const sql = 'SELECT coalesce(max(last_erased_at), 0) AS newest FROM tenants';
-    this.#unknownUntil = this.#store.get<{ newest: number }>(sql)?.newest ?? 0;
+    this.#incompleteUntil = this.#store.get<{ newest: number }>(sql)?.newest ?? 0;
   }
 
   /** Until `startOver`, every key is looked up. */
   forget(): void {
-    this.#unknownUntil = Number.POSITIVE_INFINITY;
-    this.#known.clear();
+    this.#incompleteUntil = Number.POSITIVE_INFINITY;
+    this.#erasedHashes.clear();
   }
 }

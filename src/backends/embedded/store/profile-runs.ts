@@ -128,7 +128,7 @@ export function findState(
   node: NodeNumber,
   bytesMax = Number.POSITIVE_INFINITY,
 ): NodeState | undefined {
-  const parts = runs.parts([node]);
+  const parts = runs.entriesByRun([node]);
   const isLong = parts.some(({ bytes }) => bytes.length > bytesMax);
   const short = ({ key, values }: Entry): Entry => ({ key, values, bytes: NO_BYTES });
   const found = combineEntries(PROFILE_RUNS, isLong ? parts.map(short) : parts);

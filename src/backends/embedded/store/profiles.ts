@@ -4,7 +4,7 @@
  *
  * A search (views/people-search.ts) goes through the blocks of node numbers in which the tenant has nodes (`node_blocks`),
  * newest first; a block is one read transaction of about a millisecond, so that other queries run in between. Candidates
- * are narrowed down by the properties in any run (store/profile-runs.ts), without combining them, and by identifiers in
+ * are narrowed down by the properties in any run (profile-runs.ts), without combining them, and by identifiers in
  * SQL.
  */
 
@@ -258,7 +258,7 @@ function candidatesIn(store: StoreConnection, tenant: number, range: Range, filt
     to,
   );
   for (const { node, root } of merged) {
-    if (!numbers.has(root) && store.runs(PROFILE_RUNS).parts([node]).some(isCandidate)) numbers.add(root);
+    if (!numbers.has(root) && store.runs(PROFILE_RUNS).entriesByRun([node]).some(isCandidate)) numbers.add(root);
   }
   if (identifier !== null) {
     const rows = store.all<{ no: NodeNumber }>(BY_IDENTIFIER, from, to, tenant, identifier, phone);

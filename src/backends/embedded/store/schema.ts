@@ -7,7 +7,7 @@
  * from the log. So the log releases a record only after a commit with `FULL` (`StoreWriter`).
  *
  * Events and records are in tables of a bounded number of events each (`events_7`, `records_7`), and their index
- * (store/stored-events.ts) in as many groups: retention drops a table at once when its last event is due.
+ * (stored-events.ts) in as many groups: once retention has emptied a table, it is dropped with its part of the index.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -124,7 +124,7 @@ function create(database: DatabaseSync): void {
 }
 
 /**
- * One table of events in blocks (store/event-blocks.ts), and their records. The events of a record have consecutive
+ * One table of events in blocks (event-blocks.ts), and their records. The events of a record have consecutive
  * numbers from `first_event` on, so the outcome of its users follows from them; `notes` has only what does not.
  */
 export function eventTableSchema(no: number): string {

@@ -1,8 +1,8 @@
 /**
  * The starts of servers on one store. Each has a random id, which a cursor of arrivals carries: if a copy of the store
  * is restored, cursors issued after the copy was made name a start that this store does not have, and are rejected,
- * whatever numbers both histories have given to their events. The row of a start is on disk before any event is stored,
- * and before a cursor is issued, under it.
+ * whatever numbers both histories have given to their events. The row of a start is on disk before any event is stored
+ * and before any cursor is issued under it.
  *
  * Every start skips numbers, and more after a restore, so that cursors of an interrupted start (a power loss, a backup
  * made while it ran) stay below the numbers of the next one and remain usable. If they do not, they are rejected as

@@ -2,7 +2,7 @@
  * Reads the embedded store: `Store` on one SQLite connection, while the processor writes the file. Every query is
  * one short read transaction and sees one snapshot; unmerge and erase write.
  *
- * Calls block their thread for the time of the query. A server uses `store/client.ts`, which has a thread of its own
+ * Calls block their thread for the time of the query. A server uses `client.ts`, which has a thread of its own
  * for that; commands use it directly.
  */
 

@@ -1,5 +1,5 @@
 /**
- * Reads and removes the stored events of a table. By number: finds and unpacks blocks (store/event-blocks.ts). A block
+ * Reads and removes the stored events of a table. By number: finds and unpacks blocks (event-blocks.ts). A block
  * from which events are removed keeps its row under its first number; an empty one is removed.
  *
  * By time: the events of a node, and those of a tenant, from an index of two families of sorted runs (sorted-runs/) of

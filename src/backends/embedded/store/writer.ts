@@ -4,7 +4,7 @@
  * A transaction is everything between BEGIN IMMEDIATE and COMMIT, including the position in the log. Numbers of nodes,
  * records and events count up from `sequences` and are written back with the commit. Caches are cleared whenever a
  * transaction was rolled back. When another connection has written to the file, people that it erased or unmerged are
- * dropped (store/invalidations.ts), and so is what is cheap to read again; all others stay cached.
+ * dropped (invalidations.ts), and so is what is cheap to read again; all others stay cached.
  */
 
 import { resolve } from 'node:path';
