@@ -168,8 +168,9 @@ export async function problemOfIndexes(connection: Queryable): Promise<string | 
   return `The database has no valid unique index ${names} in the schema ${SCHEMA}: without it, data may be stored twice. Stop the processors and create it as a new database of this version has it, or restore the dump again.`;
 }
 
+/** Of the statements: a comment or a line break may change in a later version. */
 function checksumOf(sql: string): string {
-  return hash('sha256', sql.replaceAll(/\s+/g, ' ').trim());
+  return hash('sha256', sql.replaceAll(/--.*$/gm, '').replaceAll(/\s+/g, ' ').trim());
 }
 
 /** For `sluice doctor`: steps applied (null: none at all), and steps that a start would apply. */
