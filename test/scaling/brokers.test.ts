@@ -151,6 +151,16 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
       DEADLINE_MS,
     );
     for (const { baseUrl } of edges) assert.equal((await fetch(`${baseUrl}/readyz`)).status, 503);
+    const late = await installation.start('edge');
+    await eventually(
+      'an edge that starts now says so before it gets a request',
+      async () => {
+        const response = await fetch(`${late.baseUrl}/readyz`);
+        return response.status === 503 && (await response.text()).includes('required in-sync replicas');
+      },
+      DEADLINE_MS,
+    );
+    assert.equal(await late.stop(), 0, late.stderr());
     const ends = new Set(responsesSince().map(({ end }) => end));
     const backAt = performance.now();
     assert.deepEqual([...ends], [503], 'what was answered while two of three brokers were gone');

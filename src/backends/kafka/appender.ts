@@ -53,6 +53,8 @@ export class KafkaLogAppender implements LogAppender {
       onProduced: (seconds) => setup.metrics?.observe(METRIC.log_commit_duration, seconds),
     });
     setup.cluster.onDisconnect(() => void this.#checkCluster());
+    // Or an edge that starts during an outage is ready until a request finds out.
+    void this.#checkCluster();
   }
 
   async append(entry: LogEntry): Promise<void> {

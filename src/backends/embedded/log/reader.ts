@@ -387,9 +387,10 @@ class EmbeddedLogReader implements LogReader {
       ? `The log begins at position ${firstKept}`
       : 'The log has no segment any more';
     return new LogCorruptError(
-      `${begins}, but the store has processed it only up to ${position}: ` +
+      `${begins}, but the store has processed it only up to ${position - 1}: ` +
         'the store is older than what the log still holds, or a segment was moved away. Put the missing segments back. ' +
-        `To continue without these records, make an empty file ${segmentFile(this.#setup.folder, position)}.lost.`,
+        `Only if they are gone for good, make an empty file ${segmentFile(this.#setup.folder, position)}.lost: these records ` +
+        'are skipped then, even if a segment with them comes back.',
     );
   }
 }
