@@ -60,7 +60,7 @@ export class Stage {
     Stage.count += 1;
     this.root = join(root, `${process.pid}-${Stage.count}`);
     this.project = project;
-    this.main = join(project, 'src', 'main.ts');
+    this.main = join(project, 'bin', 'sluice.js');
   }
 
   freshFolder(): string {

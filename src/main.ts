@@ -4,15 +4,11 @@
  */
 
 import { readFileSync } from 'node:fs';
-import { enableCompileCache } from 'node:module';
 import type { CommandName } from './cli/commands.ts';
 import type { InviteIo } from './cli/invite.ts';
 import type { Shell } from './cli/shell.ts';
 import type { Env } from './config/config.ts';
 import { OperatorError } from './errors.ts';
-
-// What is loaded from here on is compiled once per machine; so everything else is loaded from here on.
-enableCompileCache();
 
 type Runner = (args: readonly string[], env: Env) => Promise<number>;
 
