@@ -60,18 +60,6 @@ const LOADS: ReadonlyMap<string, Load> = new Map([
   ['soak', soak],
 ]);
 
-const names = process.argv.slice(2);
-const files = names.filter((name) => name.endsWith('.cpuprofile'));
-const load = LOADS.get(names[0] ?? '');
-if (files.length > 0) {
-  for (const file of files) print(readProfile(file));
-} else if (load === undefined) {
-  console.log(`node bench/profile.ts ${[...LOADS.keys()].join('|')}\nnode bench/profile.ts FILE…`);
-  process.exitCode = 1;
-} else {
-  await profileServer(load);
-}
-
 async function endToEnd(context: Context, server: Server, eventIds: boolean): Promise<string> {
   const reader = new Reader(server);
   const population = { people: PEOPLE, order: { seed: 1 }, carries: 'everything', eventIds } as const;
@@ -229,4 +217,16 @@ function add(times: Map<string, number>, name: string, micros: number): void {
 
 function seconds(micros: number): string {
   return `${(micros / 1e6).toFixed(2)} s`;
+}
+
+const names = process.argv.slice(2);
+const files = names.filter((name) => name.endsWith('.cpuprofile'));
+const load = LOADS.get(names[0] ?? '');
+if (files.length > 0) {
+  for (const file of files) print(readProfile(file));
+} else if (load === undefined) {
+  console.log(`node bench/profile.ts ${[...LOADS.keys()].join('|')}\nnode bench/profile.ts FILE…`);
+  process.exitCode = 1;
+} else {
+  await profileServer(load);
 }
