@@ -180,7 +180,7 @@ function frame(options: OperatorParts): FastifyInstance {
   });
   app.setErrorHandler((error: unknown, request, reply) => {
     if (isRetryable(error)) {
-      options.onUnavailable(error, request.id);
+      options.onUnavailable(error);
       return sendError(reply, 'unavailable');
     }
     const refusal = refusalOf(error, request.routeOptions.bodyLimit);

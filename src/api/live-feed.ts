@@ -1,7 +1,7 @@
 /**
  * The open streams of `GET /live`. `LiveFeed` reads arrivals once per POLL_MS for all streams of a tenant that have the
- * same filter; a stream that starts in the past reads on its own until it has caught up with them. A tenant that stores
- * more between two polls than the store looks through in one call is shown late.
+ * same filter and are level; a new stream reads on its own until it is. A tenant that stores more between two polls than
+ * the store looks through in one call is shown late.
  *
  * `LiveListener` is one stream. Each event is sent at most once, in order of arrival. When they arrive faster than
  * EVENTS_PER_SECOND_MAX, the newest wait for the next second and displace older ones; displaced and oversized events are
@@ -9,7 +9,7 @@
  */
 
 import type { ServerResponse } from 'node:http';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { SECOND_MS, type TenantId } from '../model.ts';
 import { maskedEvent } from '../plans/personal.ts';
 import type { Plan } from '../plans/plan.ts';
@@ -39,25 +39,19 @@ interface LiveFeedParts extends Pick<ApiParts, 'now' | 'onUnavailable'> {
   readonly planOf: (tenantId: TenantId) => Promise<Plan | null>;
 }
 
-/** The streams of one tenant with the same filter and the same position. */
+/** The streams of one tenant with the same filter that have read up to the same event. */
 interface Channel {
   readonly tenantId: TenantId;
   readonly filter: LiveFilter;
   readonly listeners: Set<LiveListener>;
   at: LivePosition;
-  /** There may be more to read. */
   isBehind: boolean;
   isReading: boolean;
 }
 
 export class LiveFeed {
   readonly #parts: LiveFeedParts;
-  /** By `channelName`. */
-  readonly #channels = new Map<string, Channel>();
-  /** All streams, whether they have caught up or not. */
-  readonly #listeners = new Map<LiveListener, TenantId>();
-  /** One entry for each stream that is open, or about to be. */
-  readonly #reserved = new Map<symbol, TenantId>();
+  readonly #channels = new Set<Channel>();
   #timer: NodeJS.Timeout | undefined;
   #storedEventsSeen = -1;
   #polls = 0;
@@ -67,13 +61,11 @@ export class LiveFeed {
     this.#parts = parts;
   }
 
-  /** Reserves a slot for a stream; returns the function that releases it. Null when all are taken. */
-  reserve(tenantId: TenantId): (() => void) | null {
-    const ofTenant = [...this.#reserved.values()].filter((one) => one === tenantId).length;
-    if (this.#isClosed || this.#reserved.size >= LISTENERS_MAX || ofTenant >= LISTENERS_PER_TENANT_MAX) return null;
-    const reservation = Symbol('reservation');
-    this.#reserved.set(reservation, tenantId);
-    return () => this.#reserved.delete(reservation);
+  /** Whether there is no room for another stream of this tenant. */
+  isFull(tenantId: TenantId): boolean {
+    const open = [...this.#channels].flatMap((channel) => [...channel.listeners].map(() => channel.tenantId));
+    const ofTenant = open.filter((one) => one === tenantId).length;
+    return this.#isClosed || open.length >= LISTENERS_MAX || ofTenant >= LISTENERS_PER_TENANT_MAX;
   }
 
   /** Where a new stream starts: after its cursor, or now. Rejects with `BadCursorError` for a made-up one. */
@@ -83,33 +75,32 @@ export class LiveFeed {
     return after === null ? { cursor: last, sequence: lastSequence } : { cursor: after, sequence: 0 };
   }
 
+  /** It reads on its own until it is level with another channel. */
   add(tenantId: TenantId, listener: LiveListener): void {
-    if (this.#isClosed) {
-      listener.close();
-      return;
-    }
-    this.#listeners.set(listener, tenantId);
+    const { filter, at } = listener;
+    const channel = { tenantId, filter, listeners: new Set([listener]), at, isBehind: true, isReading: false };
+    this.#channels.add(channel);
     this.#timer ??= setInterval(() => this.#tick(), POLL_MS).unref();
-    void this.#catchUp(tenantId, listener);
+    void this.#readOn(channel);
   }
 
   remove(listener: LiveListener): void {
-    const tenantId = this.#listeners.get(listener);
-    this.#listeners.delete(listener);
-    if (this.#listeners.size === 0) {
-      clearInterval(this.#timer);
-      this.#timer = undefined;
+    for (const channel of this.#channels) {
+      if (channel.listeners.delete(listener) && channel.listeners.size === 0) this.#channels.delete(channel);
     }
-    if (tenantId === undefined) return;
-    const name = channelName(tenantId, listener.filter);
-    const channel = this.#channels.get(name);
-    if (channel?.listeners.delete(listener) && channel.listeners.size === 0) this.#channels.delete(name);
+    if (this.#channels.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
   }
 
-  /** Ends all streams, and takes no more. */
   close(): void {
     this.#isClosed = true;
-    for (const listener of this.#listeners.keys()) listener.close();
+    for (const channel of this.#channels) this.#end(channel);
+  }
+
+  #end(channel: Channel): void {
+    this.#channels.delete(channel);
+    for (const listener of channel.listeners) listener.close();
   }
 
   #tick(): void {
@@ -118,111 +109,66 @@ export class LiveFeed {
     this.#polls += 1;
     const mayHaveMore = stored !== this.#storedEventsSeen || this.#polls % POLLS_PER_READ_MAX === 0;
     this.#storedEventsSeen = stored;
-    for (const channel of this.#channels.values()) {
+    const now = this.#parts.now();
+    for (const channel of this.#channels) {
       if (mayHaveMore) channel.isBehind = true;
       if (channel.isBehind && !channel.isReading) void this.#readOn(channel);
+      for (const listener of channel.listeners) listener.tick(now);
     }
-    const now = this.#parts.now();
-    for (const listener of this.#listeners.keys()) listener.tick(now);
   }
 
   async #readOn(channel: Channel): Promise<void> {
     channel.isReading = true;
     channel.isBehind = false;
     try {
-      const { page, people } = await this.#read(channel.tenantId, channel.at, channel.filter);
+      const { page, people } = await this.#read(channel);
+      const { last: cursor, lastSequence: sequence } = page;
+      const written = page.events.map((event) => liveEvent(event, people));
+      const now = this.#parts.now();
+      for (const listener of channel.listeners) {
+        listener.offer(written, page.skipped, now);
+        if (listener.at.sequence < sequence) listener.at = { cursor, sequence };
+      }
       // A page may end before the end. The one that finds nothing new is the last.
-      channel.isBehind ||= page.last !== channel.at.cursor;
-      this.#deliver(page, people, channel.listeners);
-      channel.at = { cursor: page.last, sequence: page.lastSequence };
+      channel.isBehind ||= cursor !== channel.at.cursor;
+      channel.at = { cursor, sequence };
+      this.#join(channel);
     } catch (error) {
       channel.isBehind = true;
-      this.#report(error, [...channel.listeners][0]);
+      this.#parts.onUnavailable(error instanceof Error ? error : new Error(String(error)));
       // The store was restored to an earlier state: clients reconnect with their cursors and get an error that says what to do.
-      if (error instanceof BadCursorError) this.#endChannel(channel);
+      if (error instanceof BadCursorError) this.#end(channel);
     } finally {
       channel.isReading = false;
     }
   }
 
-  #endChannel(channel: Channel): void {
-    const name = channelName(channel.tenantId, channel.filter);
-    // Meanwhile its last listener may have left, and another channel have its name.
-    if (this.#channels.get(name) === channel) this.#channels.delete(name);
-    for (const listener of channel.listeners) listener.close();
-  }
-
-  /** Nothing is awaited between the look at the channel and joining it, so no event falls in between. */
-  async #catchUp(tenantId: TenantId, listener: LiveListener): Promise<void> {
-    const { filter } = listener;
-    const name = channelName(tenantId, filter);
-    try {
-      while (listener.isOpen) {
-        const channel = this.#channels.get(name);
-        if (channel === undefined) {
-          const listeners = new Set([listener]);
-          this.#channels.set(name, { tenantId, filter, listeners, at: listener.at, isBehind: true, isReading: false });
-          return;
-        }
-        if (isLevel(listener.at, channel.at)) {
-          channel.listeners.add(listener);
-          return;
-        }
-        const { page, people } = await this.#read(tenantId, listener.at, filter);
-        this.#deliver(page, people, [listener]);
-        await sleep(POLL_MS, undefined, { ref: false });
-      }
-    } catch (error) {
-      // The client reconnects with its last cursor.
-      listener.close();
-      this.#report(error, listener);
+  /** Moves the streams of a channel to another one that has not read further: they ignore what they have had. */
+  #join(channel: Channel): void {
+    for (const other of this.#channels) {
+      const { tenantId, filter, at, listeners } = other;
+      if (other === channel || tenantId !== channel.tenantId || !isDeepStrictEqual(filter, channel.filter)) continue;
+      // Before its first read a channel has no number.
+      const isLevel = at.cursor === channel.at.cursor || (at.sequence > 0 && at.sequence <= channel.at.sequence);
+      if (!isLevel) continue;
+      for (const listener of channel.listeners) listeners.add(listener);
+      other.isBehind = true;
+      this.#channels.delete(channel);
+      return;
     }
   }
 
-  async #read(
-    tenantId: TenantId,
-    { cursor }: LivePosition,
-    filter: LiveFilter,
-  ): Promise<{ readonly page: NewestArrivals; readonly people: People | undefined }> {
+  async #read({ tenantId, at, filter }: Channel): Promise<{ page: NewestArrivals; people: People | undefined }> {
     const { store } = this.#parts;
     const { eventName, profileId, keyId, includesPerson, showsPersonal } = filter;
-    const page = await store.newestArrivals(tenantId, cursor, { eventName, profileId, keyId }, EVENTS_PER_SECOND_MAX);
+    const which = { eventName, profileId, keyId };
+    const page = await store.newestArrivals(tenantId, at.cursor, which, EVENTS_PER_SECOND_MAX);
     const people = await peopleOf(store, tenantId, includesPerson, page.events);
     const plan = showsPersonal || page.events.length === 0 ? null : await this.#parts.planOf(tenantId);
     if (plan === null) return { page, people };
     const events = page.events.map((event) => maskedEvent(plan, event));
     return { page: { ...page, events }, people: people && maskedPeople(plan, people) };
   }
-
-  #deliver(
-    { events, last, lastSequence, skipped }: NewestArrivals,
-    people: People | undefined,
-    to: Iterable<LiveListener>,
-  ): void {
-    const now = this.#parts.now();
-    const written = events.map((event) => liveEvent(event, people));
-    for (const listener of to) {
-      listener.offer(written, skipped, now);
-      if (listener.at.sequence < lastSequence) listener.at = { cursor: last, sequence: lastSequence };
-    }
-  }
-
-  #report(error: unknown, listener: LiveListener | undefined): void {
-    const reason = error instanceof Error ? error : new Error(String(error));
-    this.#parts.onUnavailable(reason, listener?.traceId ?? '');
-  }
-}
-
-/** Whether a stream has everything that the channel has read. Before its first read neither has a number yet. */
-function isLevel(stream: LivePosition, channel: LivePosition): boolean {
-  return stream.cursor === channel.cursor || (stream.sequence > 0 && stream.sequence >= channel.sequence);
-}
-
-function channelName(
-  tenantId: TenantId,
-  { eventName, profileId, keyId, includesPerson, showsPersonal }: LiveFilter,
-): string {
-  return JSON.stringify([tenantId, eventName, profileId, keyId, includesPerson, showsPersonal]);
 }
 
 const EVENTS_PER_SECOND_MAX = 50;
@@ -238,9 +184,7 @@ const GOODBYE_MS = 1_000;
 const RETRY_MS = 1_000;
 
 export interface LiveFilter extends ArrivalFilter {
-  /** Whether events come with what to call their person. */
   readonly includesPerson: boolean;
-  /** Whether what the tracking plan marks as personal is shown. */
   readonly showsPersonal: boolean;
 }
 
@@ -255,43 +199,36 @@ export interface LiveEvent extends LivePosition {
   readonly bytes: Buffer;
 }
 
-/** With `people`, also the person that it belongs to. */
 export function liveEvent(event: ArrivedEvent, people: People | undefined): LiveEvent {
   const { cursor, sequence } = event;
   return { cursor, sequence, bytes: Buffer.from(serverSentEvent('event', cursor, jsonText(eventJson(event, people)))) };
 }
 
 /** An event that is to be written when there is room; or, without bytes, how many cannot be, up to this cursor. */
-type Waiting =
-  | { readonly cursor: string; readonly bytes: Buffer; readonly events: 1 }
-  | { readonly cursor: string; readonly bytes: null; readonly events: number };
+interface Waiting {
+  readonly cursor: string;
+  readonly bytes: Buffer | null;
+  readonly events: number;
+}
 
 export class LiveListener {
   readonly filter: LiveFilter;
-  /** Names the request that opened the stream. */
-  readonly traceId: string;
   readonly #response: ServerResponse;
   /** Up to where it has been offered everything: nothing before it is of any more interest. */
   at: LivePosition;
   #secondStart = 0;
   #shownThisSecond = 0;
-  /** In order of arrival. */
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #skipped = 0;
-  /** Cursor of the last skipped event. */
   #skippedCursor = '';
   #reportedSkippedAt = 0;
   #wroteAt: number;
   #stuckSince: number | null = null;
 
-  constructor(
-    response: ServerResponse,
-    parts: { filter: LiveFilter; start: LivePosition; traceId: string; now: number },
-  ) {
+  constructor(response: ServerResponse, parts: { filter: LiveFilter; start: LivePosition; now: number }) {
     this.#response = response;
     this.filter = parts.filter;
-    this.traceId = parts.traceId;
     this.at = parts.start;
     this.#wroteAt = parts.now;
     // With an id from the start, a stream that breaks before its first event resumes without a gap.
@@ -315,7 +252,7 @@ export class LiveListener {
       if (event.sequence <= this.at.sequence) continue;
       const { cursor, sequence, bytes } = event;
       this.at = { cursor, sequence };
-      this.#enqueue(bytes.length > EVENT_BYTES_MAX ? { cursor, bytes: null, events: 1 } : { cursor, bytes, events: 1 });
+      this.#enqueue({ cursor, bytes: bytes.length > EVENT_BYTES_MAX ? null : bytes, events: 1 });
     }
     this.#writeWaiting(now);
   }

@@ -25,7 +25,7 @@ export interface OperatorParts {
   /** Called for every unexpected exception. Must not throw. */
   readonly onError: (error: unknown, traceId: string) => void;
   /** Called when keys or the store cannot be read, which gives a 503. Must not throw. */
-  readonly onUnavailable: (error: Error, traceId: string) => void;
+  readonly onUnavailable: (error: Error) => void;
   /** Where the built script of the SDK is; in this package unless given. */
   readonly sdkScript?: URL;
 }

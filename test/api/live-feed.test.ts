@@ -26,7 +26,7 @@ async function listen(context: TestContext, isReading = true) {
   });
   const response = await opened.promise;
   const start = { cursor: 'start', sequence: 0 };
-  const parts = { filter: NO_FILTER, start, traceId: 'trace', now: START };
+  const parts = { filter: NO_FILTER, start, now: START };
   const listener = new LiveListener(response, parts);
   const incoming = await responded;
   incoming

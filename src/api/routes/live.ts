@@ -13,7 +13,7 @@ import type { PlanStore } from '../../plans.ts';
 import { putLast } from '../../runtime/put-last.ts';
 import { METRIC, readCounter } from '../../telemetry/metrics.ts';
 import { uuidOf } from '../../views/uuid.ts';
-import { LiveFeed, type LiveFilter, LiveListener, type LivePosition } from '../live-feed.ts';
+import { LiveFeed, type LiveFilter, LiveListener } from '../live-feed.ts';
 import { choiceParameter, optionalParameter, readParameters, textParameter, withCursor } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, RefusedError, sendError } from '../responses.ts';
@@ -25,7 +25,6 @@ import { authenticate, BEARER, DASHBOARD_READING } from '../route-kinds.ts';
 /** A key is cached for a second, so this ends a stream within two of its revocation. */
 const KEY_CHECK_MS = 500;
 const SESSION_CHECK_MS = 1_500;
-const PLAN_FRESH_MS = 1_000;
 const PLANS_MAX = 100;
 const KEY_ID_CHARACTERS_MAX = 64;
 const NO_ROOM = 'too many live views are open; close one, or try again later';
@@ -86,26 +85,19 @@ export function registerLiveRoutes(app: FastifyInstance, parts: ApiParts): void 
       const { tenantId } = request;
       if (tenantId === null) throw new Error('a request without a tenant got to its handler');
       const filter = filterOf(request.url);
-      const release = feed.reserve(tenantId);
-      if (release === null) return sendError(reply, 'unavailable', NO_ROOM);
-      let start: LivePosition;
-      try {
-        const isKnown = filter.profileId === null || (await store.profile(tenantId, filter.profileId)) !== undefined;
-        const after = String(request.headers['last-event-id'] ?? '');
-        start = await withCursor('Last-Event-ID', feed.startOf(tenantId, after === '' ? null : after));
-        if (!isKnown) throw new RefusedError('not_found');
-      } catch (error) {
-        release();
-        throw error;
-      }
+      const isKnown = filter.profileId === null || (await store.profile(tenantId, filter.profileId)) !== undefined;
+      const after = String(request.headers['last-event-id'] ?? '');
+      const start = await withCursor('Last-Event-ID', feed.startOf(tenantId, after === '' ? null : after));
+      if (!isKnown) throw new RefusedError('not_found');
+      // Nothing is awaited between this and `add`.
+      if (feed.isFull(tenantId)) return sendError(reply, 'unavailable', NO_ROOM);
       const response = streamOf(reply);
       const { socket } = request.raw;
       if (request.method === 'HEAD' || response.destroyed || socket.readableEnded) {
         response.end();
-        release();
         return reply;
       }
-      const listener = new LiveListener(response, { filter, start, traceId: request.id, now: now() });
+      const listener = new LiveListener(response, { filter, start, now: now() });
       const stopChecking = closeWhenUnauthorised(parts, request, listener);
       // An edge keeps a connection for its response when the client has ended its side, and this one has no end.
       const end = (): void => listener.close();
@@ -114,7 +106,6 @@ export function registerLiveRoutes(app: FastifyInstance, parts: ApiParts): void 
         socket.off('end', end);
         stopChecking();
         feed.remove(listener);
-        release();
       });
       feed.add(tenantId, listener);
       return reply;
@@ -144,7 +135,6 @@ function streamOf(reply: FastifyReply): ServerResponse {
   return response;
 }
 
-/** Checks again and again whether the caller is still authorised. */
 function closeWhenUnauthorised(parts: ApiParts, request: FastifyRequest, listener: LiveListener): () => void {
   const check = async (): Promise<void> => {
     try {
@@ -170,25 +160,15 @@ async function isAuthorised({ keys, members, environment, now }: ApiParts, reque
   return found !== undefined && isUsable(found, at, environment);
 }
 
-/**
- * The tracking plan of a tenant as it is now; null where there is none. Asked for again after a second; while the store
- * cannot be read, what is known stays in use. Bounded: the tenants asked for last.
- */
+/** The tracking plan of a tenant as it is now, parsed once for each version; null where there is none. */
 function currentPlans(store: PlanStore): (tenantId: TenantId) => Promise<Plan | null> {
-  const known = new Map<TenantId, { readonly version: number; readonly plan: Plan | null; readonly askedAt: number }>();
+  const known = new Map<TenantId, { readonly version: number; readonly plan: Plan }>();
   return async (tenantId) => {
-    const now = performance.now();
+    const stored = await store.find(tenantPartsOf(tenantId));
+    if (stored === undefined) return null;
     const last = known.get(tenantId);
-    if (last !== undefined && now - last.askedAt < PLAN_FRESH_MS) return last.plan;
-    try {
-      const stored = await store.find(tenantPartsOf(tenantId));
-      const version = stored?.version ?? 0;
-      const plan = last?.version === version ? last.plan : stored === undefined ? null : readStored(stored.text);
-      putLast(known, tenantId, { version, plan, askedAt: now }, PLANS_MAX);
-      return plan;
-    } catch (error) {
-      if (last === undefined) throw error;
-      return last.plan;
-    }
+    const plan = last?.version === stored.version ? last.plan : readStored(stored.text);
+    putLast(known, tenantId, { version: stored.version, plan }, PLANS_MAX);
+    return plan;
   };
 }
