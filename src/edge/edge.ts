@@ -56,8 +56,8 @@ export interface EdgeParts
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number };
   readonly logger: Logger;
   readonly version: string;
-  /** Shared with the other edges of the server; null where there are none (`trace-id.ts`). */
-  readonly newestTraceId: BigInt64Array | null;
+  /** Shared with the other edges of the server (`trace-id.ts`). */
+  readonly newestTraceId: BigInt64Array;
   /** Shared with the other edges of the server (`rate-limits.ts`). */
   readonly rateLimitBuffer: SharedArrayBuffer;
   readonly handOverUsage: (keyUsage: KeyUsage[]) => void;

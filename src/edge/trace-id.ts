@@ -11,21 +11,16 @@ import { randomFillSync } from 'node:crypto';
 const RANDOM_BYTES_PER_ID = 10;
 const POOL_BYTES = RANDOM_BYTES_PER_ID * 512;
 const COUNTER_BITS = 12n;
-const COUNTER_MAX = 0xfff;
-const COUNTER_MASK = BigInt(COUNTER_MAX);
+const COUNTER_MASK = 0xfffn;
 /** The counter starts low and at random, so that there is room to count within a millisecond. */
 const COUNTER_START_MAX = 0x3ff;
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
 
-/** Returns the time and the counter of the next id. `start` is what the counter begins with in a new millisecond. */
-type NextTime = (clock: number, start: number) => { readonly millisecond: number; readonly counter: number };
-
-/** `newest` is one number that all edges of a server share; null where there is one edge. */
-export function createTraceIds(now: () => number, newest: BigInt64Array | null = null): () => string {
+/** `newest` is one number that all edges of a server share. */
+export function createTraceIds(now: () => number, newest: BigInt64Array = new BigInt64Array(1)): () => string {
   const pool = Buffer.allocUnsafe(POOL_BYTES);
   let used = POOL_BYTES;
-  const nextTime = newest === null ? timesOfOne() : timesOfMany(newest);
 
   return function nextTraceId(): string {
     if (used === POOL_BYTES) {
@@ -34,38 +29,20 @@ export function createTraceIds(now: () => number, newest: BigInt64Array | null =
     }
     const at = used;
     used += RANDOM_BYTES_PER_ID;
-    const { millisecond, counter } = nextTime(now(), pool.readUInt16BE(at) & COUNTER_START_MAX);
-    return format(millisecond, counter, pool, at + 2);
+    const next = nextTime(newest, now(), pool.readUInt16BE(at) & COUNTER_START_MAX);
+    return format(Number(next >> COUNTER_BITS), Number(next & COUNTER_MASK), pool, at + 2);
   };
 }
 
-function timesOfOne(): NextTime {
-  const last = { millisecond: 0, counter: 0 };
-  return (clock, start) => {
-    if (clock > last.millisecond) {
-      last.millisecond = clock;
-      last.counter = start;
-    } else if (last.counter < COUNTER_MAX) {
-      last.counter += 1;
-    } else {
-      last.millisecond += 1;
-      last.counter = 0;
-    }
-    return last;
-  };
-}
-
-function timesOfMany(newest: BigInt64Array): NextTime {
-  return (clock, start) => {
-    for (;;) {
-      const last = Atomics.load(newest, 0);
-      const isNewMillisecond = clock > Number(last >> COUNTER_BITS);
-      // One more than the largest counter is the next millisecond.
-      const next = isNewMillisecond ? (BigInt(clock) << COUNTER_BITS) + BigInt(start) : last + 1n;
-      if (Atomics.compareExchange(newest, 0, last, next) !== last) continue;
-      return { millisecond: Number(next >> COUNTER_BITS), counter: Number(next & COUNTER_MASK) };
-    }
-  };
+/** The milliseconds, then the counter, which begins with `start` in a new millisecond. */
+function nextTime(newest: BigInt64Array, clock: number, start: number): bigint {
+  for (;;) {
+    const last = Atomics.load(newest, 0);
+    const isNewMillisecond = clock > Number(last >> COUNTER_BITS);
+    // One more than the largest counter is the next millisecond.
+    const next = isNewMillisecond ? (BigInt(clock) << COUNTER_BITS) + BigInt(start) : last + 1n;
+    if (Atomics.compareExchange(newest, 0, last, next) === last) return next;
+  }
 }
 
 function hex(byte: number | undefined): string {

@@ -86,7 +86,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         logger,
         now: Date.now,
         receiptTime: clock.now,
-        newestTraceId: config.edges > 1 ? new BigInt64Array(setup.traceIdBuffer) : null,
+        newestTraceId: new BigInt64Array(setup.traceIdBuffer),
         handOverUsage: (keyUsage) => send({ type: 'keyUsage', keyUsage }),
       },
       setup.port,
