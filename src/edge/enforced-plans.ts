@@ -72,24 +72,22 @@ export class EnforcedPlans {
     return this.#loading.getOrInsertComputed(id, () => this.#read(id, key).finally(() => this.#loading.delete(id)));
   }
 
-  async #read(id: string, key: KeyOfTenant): Promise<EnforcedPlan | null> {
-    const plan = await this.#open(id, key);
-    putLast(this.#plans, id, plan, PLANS_MAX);
-    return plan;
-  }
-
-  async #open(id: string, { accountId, environment, enforcedPlan }: KeyOfTenant): Promise<EnforcedPlan | null> {
-    if (enforcedPlan === null) throw new Error('the key has no enforced plan');
-    const version = enforcedPlan;
+  async #read(
+    id: string,
+    { accountId, environment, enforcedPlan: version }: KeyOfTenant,
+  ): Promise<EnforcedPlan | null> {
+    if (version === null) throw new Error('the key has no enforced plan');
     const stored = await this.#store.find({ accountId, environment }, version);
     if (stored === undefined) throw new Error(`version ${version} of the tracking plan is no longer kept`);
+    let plan: EnforcedPlan | null = null;
     try {
-      return await openEnforcedPlan({ id, version, text: stored.text });
+      plan = await openEnforcedPlan({ id, version, text: stored.text });
     } catch (error) {
       if (!(error instanceof UnusablePlanError)) throw error;
       const reason = `${tenantOf(accountId, environment)}, version ${version}: ${error.message}`;
       this.#logger.error({ reason }, UNUSABLE_PLAN);
-      return null;
     }
+    putLast(this.#plans, id, plan, PLANS_MAX);
+    return plan;
   }
 }

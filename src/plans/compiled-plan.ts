@@ -10,7 +10,7 @@
 import { _, Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { isEmptyObject, isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
 import { LinearPattern } from './pattern.ts';
-import { type Plan, type PlanMode, type PlannedProperties, readStored, type UnplannedMode } from './plan.ts';
+import { eventOf, type Plan, type PlanMode, type PlannedProperties, readStored, type UnplannedMode } from './plan.ts';
 import { FORMATS } from './schema.ts';
 
 type ViolationMode = 'warn' | 'enforce';
@@ -44,9 +44,12 @@ export class CompiledPlan {
   /** Whether some user can be rejected by this plan, and whether one can be warned about. */
   readonly enforces: boolean;
   readonly warns: boolean;
-  readonly userProperties: PropertiesCheck | undefined;
-  readonly profileFields: PropertiesCheck | undefined;
-  readonly events: ReadonlyMap<string, PropertiesCheck>;
+  /** Stops at the first error. */
+  readonly #first = newAjv(false);
+  /** By schema: to ask ajv for what it has compiled takes longer than to check an event. */
+  readonly #compiled = new Map<JsonObject, ValidateFunction>();
+  /** Reports every error, so that people can fix all of them at once. */
+  #all: Ajv2020 | undefined;
   /** Every request that has to be checked contains one of these; null if that cannot be guaranteed. */
   readonly #enforcedNames: readonly Buffer[] | null;
 
@@ -57,11 +60,6 @@ export class CompiledPlan {
     this.enforces = plan.unplanned_events === 'reject' || planned.some((one) => one?.mode === 'enforce');
     this.warns = plan.unplanned_events === 'warn' || planned.some((one) => one?.mode === 'warn');
     this.#enforcedNames = enforcedNamesOf(plan);
-    const compilers = new Compilers();
-    const { events, user_properties: properties, profile_fields: fields } = plan;
-    this.events = new Map(Object.entries(events).map(([name, one]) => [name, new PropertiesCheck(one, compilers)]));
-    this.userProperties = properties && new PropertiesCheck(properties, compilers);
-    this.profileFields = fields && new PropertiesCheck(fields, compilers);
   }
 
   /** Whether something may be enforced in this body, by a look at its bytes. */
@@ -71,47 +69,22 @@ export class CompiledPlan {
     // A name may be written with escapes.
     return bytes.includes(BACKSLASH) || this.#enforcedNames.some((name) => bytes.includes(name));
   }
-}
-
-/** Throws an UnusablePlanError. */
-export function compileStored(text: string, version: number): CompiledPlan {
-  return new CompiledPlan(readStored(text), version);
-}
-
-class Compilers {
-  /** Stops at the first error. */
-  readonly first = newAjv(false);
-  #all: Ajv2020 | undefined;
-
-  /** Reports every error, so that people can fix all of them at once. */
-  get all(): Ajv2020 {
-    return (this.#all ??= newAjv(true));
-  }
-}
-
-/** Checks the properties of one event name, user properties or profile fields. */
-class PropertiesCheck {
-  readonly mode: PlanMode;
-  readonly #schema: JsonObject;
-  readonly #compilers: Compilers;
-  #first: ValidateFunction | undefined;
-  #all: ValidateFunction | undefined;
-
-  constructor({ mode, schema }: PlannedProperties, compilers: Compilers) {
-    this.mode = mode;
-    this.#schema = schema;
-    this.#compilers = compilers;
-  }
 
   /** ajv's errors, or null. With `all`, every error; only the first if the properties are large, to bound the work. */
-  errorsOf(properties: JsonObject, all: boolean): readonly ErrorObject[] | null {
-    const first = (this.#first ??= this.#compilers.first.compile(this.#schema));
+  errorsOf(schema: JsonObject, properties: JsonObject, all: boolean): readonly ErrorObject[] | null {
+    const first = this.#compiled.get(schema) ?? this.#first.compile(schema);
+    this.#compiled.set(schema, first);
     if (first(properties)) return null;
     const errors = first.errors ?? [];
     if (!all || JSON.stringify(properties).length > ALL_ERRORS_CHARACTERS_MAX) return errors;
-    const thorough = (this.#all ??= this.#compilers.all.compile(this.#schema));
+    this.#all ??= newAjv(true);
+    const thorough = this.#all.compile(schema);
     return thorough(properties) ? errors : (thorough.errors ?? errors);
   }
+}
+
+export function compileStored(text: string, version: number): CompiledPlan {
+  return new CompiledPlan(readStored(text), version);
 }
 
 /**
@@ -127,32 +100,38 @@ export function checkUser(
   const violations: Violation[] = [];
   if (!isObject(user)) return violations;
   const isChecked = (mode: PlanMode): mode is ViolationMode => mode !== 'off' && (only === undefined || mode === only);
-  const add = (check: PropertiesCheck, mode: ViolationMode, properties: JsonObject, root: string, name?: string) => {
-    for (const one of violationsIn(check, properties, root, max > 1)) {
+  const add = (
+    { schema }: PlannedProperties,
+    mode: ViolationMode,
+    properties: JsonObject,
+    root: string,
+    name?: string,
+  ) => {
+    for (const one of violationsIn(plan, schema, properties, root, max > 1)) {
       if (violations.length < max) violations.push({ ...one, event_name: name ?? null, mode });
     }
   };
   // A user that sets none of them is not checked for required ones.
-  const addOfPerson = (check: PropertiesCheck | undefined, properties: JsonObject, root: string): void => {
-    if (check === undefined || !isChecked(check.mode) || isEmptyObject(properties)) return;
-    add(check, check.mode, properties, root);
+  const addOfPerson = (planned: PlannedProperties | undefined, properties: JsonObject, root: string): void => {
+    if (planned === undefined || !isChecked(planned.mode) || isEmptyObject(properties)) return;
+    add(planned, planned.mode, properties, root);
   };
   const { identifiers, user_properties: userProperties, events } = user;
-  if (plan.profileFields !== undefined && isObject(identifiers)) {
+  if (plan.plan.profile_fields !== undefined && isObject(identifiers)) {
     const { user_id: _user, email: _email, phone_number: _phone, anon_id: _anon, ...fields } = identifiers;
-    addOfPerson(plan.profileFields, fields, 'identifiers');
+    addOfPerson(plan.plan.profile_fields, fields, 'identifiers');
   }
-  if (isObject(userProperties)) addOfPerson(plan.userProperties, userProperties, 'user_properties');
+  if (isObject(userProperties)) addOfPerson(plan.plan.user_properties, userProperties, 'user_properties');
   if (!Array.isArray(events)) return violations;
   for (let index = 0; index < events.length && violations.length < max; index++) {
     const event: unknown = events[index];
     if (!isObject(event) || typeof event.event_name !== 'string') continue;
     const { event_name: name } = event;
-    const check = plan.events.get(name);
-    const mode = check === undefined ? UNPLANNED[plan.plan.unplanned_events] : check.mode;
+    const planned = eventOf(plan.plan, name);
+    const mode = planned === undefined ? UNPLANNED[plan.plan.unplanned_events] : planned.mode;
     if (!isChecked(mode)) continue;
-    if (check !== undefined) {
-      add(check, mode, propertiesOf(event), `events[${index}]`, name);
+    if (planned !== undefined) {
+      add(planned, mode, propertiesOf(event), `events[${index}]`, name);
     } else {
       const path = `events[${index}].event_name`;
       violations.push({ path, message: 'is not in the tracking plan', event_name: name, mode });
@@ -163,13 +142,14 @@ export function checkUser(
 
 /** An error in a schema's code is a violation too, so that other users of the request are not affected. */
 function violationsIn(
-  check: PropertiesCheck,
+  plan: CompiledPlan,
+  schema: JsonObject,
   properties: JsonObject,
   root: string,
   all: boolean,
 ): readonly Pick<Violation, 'path' | 'message'>[] {
   try {
-    const errors = check.errorsOf(properties, all);
+    const errors = plan.errorsOf(schema, properties, all);
     if (errors === null) return [];
     // References may lead to the same schema twice.
     const distinct = new Map<string, Pick<Violation, 'path' | 'message'>>();

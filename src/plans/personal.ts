@@ -71,14 +71,8 @@ export function personalNames(planned: PlannedProperties | undefined): string[] 
   });
 }
 
-interface PersonalData {
-  readonly profile_fields: readonly string[];
-  readonly user_properties: readonly string[];
-  /** By event name; those without any are left out. */
-  readonly events: Readonly<Record<string, readonly string[]>>;
-}
-
-export function personalDataIn(plan: Plan | null): PersonalData | null {
+/** Events by name; those without any are left out. */
+export function personalDataIn(plan: Plan | null) {
   const events = Object.entries(plan?.events ?? {}).map(([name, planned]) => [name, personalNames(planned)] as const);
   const marked = events.filter(([, names]) => names.length > 0);
   const [fields, properties] = [personalNames(plan?.profile_fields), personalNames(plan?.user_properties)];

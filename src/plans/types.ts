@@ -32,11 +32,7 @@ export function typesOf(plan: Plan): string {
 }
 
 function propertiesType({ schema }: PlannedProperties, indent: string): string {
-  return objectType(schema, definitionsOf(schema), indent);
-}
-
-function definitionsOf(schema: JsonObject): JsonObject {
-  return isObject(schema.$defs) ? schema.$defs : {};
+  return objectType(schema, isObject(schema.$defs) ? schema.$defs : {}, indent);
 }
 
 function typeOf(schema: Schema, definitions: JsonObject, indent: string): string {
