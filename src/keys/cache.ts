@@ -58,8 +58,6 @@ export class KeyCache {
   readonly #found = new Map<string, Found>();
   readonly #notFoundAt = new Map<string, number>();
   readonly #inFlight = new Map<string, Asking>();
-  /** Counts calls of `invalidate`: if one is made during a query, the response may be out of date. */
-  #invalidated = 0;
   /** Set when the store did not respond in time, cleared when it does. */
   #hangsUntil = 0;
   #queriedAt = Number.NEGATIVE_INFINITY;
@@ -123,11 +121,8 @@ export class KeyCache {
     }
   }
 
-  /** Any key may be new or changed: each is read again from the store. Confirmed keys still work if that fails. */
+  /** Any key may have changed: each is read again from the store. Confirmed keys still work if that fails. */
   invalidate(): void {
-    this.#invalidated++;
-    this.#inFlight.clear();
-    this.#notFoundAt.clear();
     for (const [key, found] of this.#found) this.#found.set(key, { ...found, askedAt: Number.NEGATIVE_INFINITY });
   }
 
@@ -143,17 +138,15 @@ export class KeyCache {
     }, this.#timeoutMs);
     const response = this.#ask(key, now).finally(() => {
       clearTimeout(timer);
-      if (this.#inFlight.get(key) === asking) this.#inFlight.delete(key);
+      this.#inFlight.delete(key);
     });
     // All callers may have continued without it.
     response.catch(() => undefined);
-    const asking = { response, timeout };
-    this.#inFlight.set(key, asking);
-    return asking;
+    this.#inFlight.set(key, { response, timeout });
+    return { response, timeout };
   }
 
   async #ask(key: string, now: number): Promise<ApiKey | undefined> {
-    const invalidated = this.#invalidated;
     let apiKey: ApiKey | undefined;
     try {
       apiKey = await this.#query(hashKey(key), now);
@@ -161,8 +154,6 @@ export class KeyCache {
       return this.#withoutStore(key, now, error);
     }
     if (apiKey !== undefined) this.#confirmedAt = Math.max(this.#confirmedAt, now);
-    if (this.#invalidated !== invalidated)
-      return apiKey === undefined ? undefined : this.#keepForOutages(key, apiKey, now);
     if (apiKey === undefined) {
       this.#found.delete(key);
       putLast(this.#notFoundAt, key, now, this.#keysMax);
@@ -187,20 +178,6 @@ export class KeyCache {
       this.#failure = messageWithCause(error);
       throw error;
     }
-  }
-
-  /**
-   * Caches the key as if the response had arrived before `invalidate`: used only while the store fails. A newer
-   * response is kept.
-   */
-  #keepForOutages(key: string, apiKey: ApiKey, now: number): ApiKey {
-    const frozen = freeze(apiKey);
-    const found = this.#found.get(key);
-    if ((found === undefined || found.confirmedAt < now) && !this.#notFoundAt.has(key)) {
-      const askedAt = Number.NEGATIVE_INFINITY;
-      putLast(this.#found, key, { apiKey: frozen, askedAt, confirmedAt: now }, this.#keysMax);
-    }
-    return frozen;
   }
 
   #withoutStore(key: string, now: number, cause: unknown): ApiKey {

@@ -364,60 +364,6 @@ test('when any key may have changed all are asked for again, and continue if the
   assert.equal((await cache.lookup(two.key, NOW))?.id, two.id);
 });
 
-test('a key that was read while others changed continues if the store fails, and is asked for again if not', async (context) => {
-  const { store, counted, reads, addKey } = await setUp(context);
-  const [one, two] = [await addKey(), await addKey()];
-  const slow = hanging(counted);
-  const cache = new KeyCache(slow.store);
-  slow.hang();
-  const looking = [one, two].map(({ key }) => cache.lookup(key, NOW));
-  cache.invalidate();
-  slow.recover();
-  assert.deepEqual(
-    (await Promise.all(looking)).map((apiKey) => apiKey?.id),
-    [one.id, two.id],
-  );
-  assert.equal(cache.peek(one.key, NOW), undefined);
-  await store.revoke(one.id, NOW);
-  assert.equal((await cache.lookup(one.key, NOW + 1))?.revokedAt, NOW);
-  assert.equal(reads(), 3);
-  await store.close();
-  assert.equal((await cache.lookup(two.key, NOW + STALE_MS - 1))?.id, two.id);
-});
-
-test('a response from before all keys were invalidated never takes the place of a newer one', async (context) => {
-  const { store, counted, addKey } = await setUp(context);
-  const { key, id } = await addKey();
-  const read = Promise.withResolvers<void>();
-  const late = Promise.withResolvers<void>();
-  let isFirst = true;
-  const cache = new KeyCache(
-    new Proxy(counted, {
-      get(target, property) {
-        if (property !== 'findByHash') return Reflect.get(target, property) as unknown;
-        return async (hash: Uint8Array) => {
-          const isLate = isFirst;
-          isFirst = false;
-          const response = await target.findByHash(hash);
-          read.resolve();
-          if (isLate) await late.promise;
-          return response;
-        };
-      },
-    }),
-  );
-  const before = cache.lookup(key, NOW);
-  await read.promise;
-  await store.revoke(id, NOW);
-  cache.invalidate();
-  assert.equal((await cache.lookup(key, NOW + 1))?.revokedAt, NOW);
-  late.resolve();
-  assert.equal((await before)?.revokedAt, null);
-  assert.equal(cache.peek(key, NOW + 1)?.revokedAt, NOW);
-  await store.close();
-  assert.equal((await cache.lookup(key, NOW + 2_000))?.revokedAt, NOW);
-});
-
 test('a wall clock that is set neither ends what is known nor makes it last', async (context) => {
   const { counted, reads, addKey } = await setUp(context);
   const { key, id } = await addKey();
