@@ -14,22 +14,18 @@ import * as examples from './examples.ts';
 import { CHECK_OPERATION, INGEST_OPERATION } from './ingest-operation.ts';
 import { SEGMENT_PATHS } from './segment-operations.ts';
 import type { JsonSchema, Operation, PathItem, Response } from './openapi-types.ts';
+import type { OperatorParts } from './parts.ts';
 import { ERROR_ROWS, errorResponses, LIMIT_ROWS, USER_RULES } from './reference.ts';
 import { responseHeaders } from './route-schema.ts';
 
 const OPENAPI_VERSION = '3.1.1';
 
-interface DocumentOptions {
-  readonly version: string;
-  /** Where clients reach this server, without a slash at the end; relative to the document if not known. */
-  readonly serverUrl?: string;
-}
+type DocumentOptions = Pick<OperatorParts, 'version' | 'serverUrl'>;
 
 export type OpenApiDocument = ReturnType<typeof documentOf>;
 
 type Paths = Readonly<Record<string, PathItem>>;
 
-/** A route with a schema. */
 export type DescribedRoute = Pick<RouteOptions, 'method' | 'url' | 'schema'>;
 
 /** In a separate app, which never listens and is gone afterwards. */
@@ -149,7 +145,7 @@ function documentOf(paths: Paths, options: DocumentOptions) {
         'Send customer events as JSON, in batches of users. A 202 means that the accepted users are on disk: they survive a crash and a power loss. When Sluice cannot guarantee that, it responds with 503 and says when to retry. Then look up who a person is, what they did, and why two identifiers are one person.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    servers: [{ url: options.serverUrl ?? '/', description: 'This server.' }],
+    servers: [{ url: options.serverUrl?.() ?? '/', description: 'This server.' }],
     tags: TAGS,
     paths: withReferences(described, schemas) as Paths,
     components: {

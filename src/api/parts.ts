@@ -17,8 +17,8 @@ export interface OperatorParts {
   readonly serverFactory: (handler: RequestListener) => Server;
   readonly version: string;
   readonly role: Role;
-  /** Where clients reach this server, if that is known. */
-  readonly serverUrl?: string;
+  /** Where clients reach this server, without a slash at the end, if that is known. Called once it listens. */
+  readonly serverUrl?: () => string;
   readonly readiness: () => { readonly ready: boolean; readonly reasons: readonly string[] };
   readonly renderMetrics: () => string;
   readonly newTraceId: () => string;
@@ -45,7 +45,6 @@ export interface ApiParts extends OperatorParts {
   readonly now: () => number;
   /** The clock that `received_at` is taken from: what is stored, or asked about times of receipt, goes by it. */
   readonly receiptTime: () => number;
-  /** How identifiers that are asked for become match keys. */
   readonly matchOptions: MatchOptions;
   /** Called when the store has responded to a call. */
   readonly onRead: () => void;

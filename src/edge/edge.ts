@@ -10,7 +10,7 @@
 import type { RequestListener, Server } from 'node:http';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { buildApp, buildOperatorApp } from '../api/app.ts';
-import type { ApiParts, OperatorParts } from '../api/parts.ts';
+import type { OperatorParts } from '../api/parts.ts';
 import { baseUrlOf } from '../config/base-url.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { KeyCache } from '../keys/cache.ts';
@@ -63,7 +63,6 @@ export interface EdgeParts
   readonly handOverUsage: (keyUsage: KeyUsage[]) => void;
 }
 
-/** The stores behind the API. */
 export interface Reading {
   readonly store: Store;
   readonly members: MemberStore;
@@ -130,24 +129,14 @@ export async function startEdge(parts: EdgeParts, port: number) {
   const operatorParts: OperatorParts = {
     serverFactory: (everythingElse: RequestListener) => {
       const connections = { max: Math.max(1, Math.floor(parts.connectionsMax / config.edges)), logger };
-      created = createEdgeServer(
-        {
-          intakes: ingest?.intakes ?? null,
-          metrics,
-          newTraceId,
-          isStopping: () => isStopping(status),
-          connections,
-        },
-        everythingElse,
-      );
+      const intakes = ingest?.intakes ?? null;
+      const edgeParts = { intakes, metrics, newTraceId, isStopping: () => isStopping(status), connections };
+      created = createEdgeServer(edgeParts, everythingElse);
       return created.server;
     },
     version: parts.version,
     role: config.role,
-    // A getter: the port is known only after listen.
-    get serverUrl() {
-      return config.publicUrl || baseUrlOf(config.host, portOf(created?.server));
-    },
+    serverUrl: () => config.publicUrl || baseUrlOf(config.host, portOf(created?.server)),
     readiness,
     renderMetrics: () => renderMetrics(parts.metrics.buffer, { version: parts.version }),
     newTraceId,
@@ -157,26 +146,19 @@ export async function startEdge(parts: EdgeParts, port: number) {
   const app =
     reading === null || keys === null
       ? buildOperatorApp(operatorParts)
-      : buildApp(
-          // Not a copy, which would evaluate `serverUrl` now.
-          Object.assign(operatorParts, reading, {
-            config,
-            sources: parts.sources,
-            startWarnings: parts.startWarnings,
-            processingProblem: parts.processingProblem,
-            metricsBuffer: parts.metrics.buffer,
-            stopping: stopping.signal,
-            onRead: () => readOutage.worked(),
-            publicUrl: config.publicUrl,
-            keys,
-            environment: config.environment,
-            now: parts.now,
-            receiptTime: parts.receiptTime,
-            matchOptions: matchOptionsOf(config),
-            noteUse: ((key, at, origin, host) =>
-              keyUsage.note(key.id, at, origin, isForeignOrigin(origin, host))) satisfies ApiParts['noteUse'],
-          }),
-        );
+      : buildApp({
+          ...parts,
+          ...operatorParts,
+          ...reading,
+          metricsBuffer: parts.metrics.buffer,
+          stopping: stopping.signal,
+          onRead: () => readOutage.worked(),
+          publicUrl: config.publicUrl,
+          keys,
+          environment: config.environment,
+          matchOptions: matchOptionsOf(config),
+          noteUse: (key, at, origin, host) => keyUsage.note(key.id, at, origin, isForeignOrigin(origin, host)),
+        });
   await app.ready();
   if (!created) throw new Error('the app did not ask for a server');
   const edgeServer = created;

@@ -124,7 +124,7 @@ describe('the docs page', () => {
   });
 
   test('names the address of the server where it is known', async () => {
-    const page = docsPage(await openApiDocument({ serverUrl: 'https://events.example.com' }));
+    const page = docsPage(await openApiDocument({ serverUrl: () => 'https://events.example.com' }));
     assert.ok(page.includes('export SLUICE_URL=https://events.example.com\n'));
     assert.ok(!page.includes('127.0.0.1'));
   });

@@ -53,7 +53,7 @@ describe('the OpenAPI document', () => {
     assert.equal(DOCUMENT.openapi, '3.1.1');
     assert.equal(DOCUMENT.info.version, '1.2.3');
     assert.equal(DOCUMENT.servers[0]?.url, '/');
-    const elsewhere = await openApiDocument({ serverUrl: 'https://events.example.com' });
+    const elsewhere = await openApiDocument({ serverUrl: () => 'https://events.example.com' });
     assert.equal(elsewhere.servers[0]?.url, 'https://events.example.com');
   });
 
