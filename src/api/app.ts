@@ -19,7 +19,7 @@ import { BadCursorError } from '../store.ts';
 import { TrustedProxies } from '../config/trusted-proxies.ts';
 import type { DescribedRoute } from './openapi-document.ts';
 import type { ApiParts, OperatorParts } from './parts.ts';
-import { RefusedError, sendError, sendRefused } from './responses.ts';
+import { RefusedError, sendError } from './responses.ts';
 import { registerAuditRoutes } from './routes/audit.ts';
 import { registerCatalogueRoutes } from './routes/catalogue.ts';
 import { registerEventRoutes } from './routes/events.ts';
@@ -118,7 +118,6 @@ function ignoreStrangersForwarding(app: FastifyInstance, proxies: TrustedProxies
   });
 }
 
-/** For roles without the API: health, metrics and version, and the SDK script if the role ingests events. */
 export function buildOperatorApp(options: OperatorParts): FastifyInstance {
   const app = frame(options);
   registerOperatorRoutes(app, options);
@@ -184,9 +183,12 @@ function frame(options: OperatorParts): FastifyInstance {
       return sendError(reply, 'unavailable');
     }
     const refusal = refusalOf(error, request.routeOptions.bodyLimit);
-    if (refusal !== null) return sendRefused(reply, refusal);
-    options.onError(error, request.id);
-    return sendError(reply, 'internal');
+    if (refusal === null) {
+      options.onError(error, request.id);
+      return sendError(reply, 'internal');
+    }
+    if (refusal.retryAfterSeconds !== null) reply.header('retry-after', refusal.retryAfterSeconds);
+    return sendError(reply, refusal.code, refusal.message || undefined);
   });
   return app;
 }

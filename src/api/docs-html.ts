@@ -6,7 +6,6 @@
 
 const MARKUP = Symbol('markup');
 
-/** Text that is safe to put into a page as it is. */
 export interface Html {
   readonly [MARKUP]: string;
 }
@@ -35,7 +34,6 @@ function escape(text: string): string {
   return text.replace(/[&<>"']/g, (character) => ESCAPES[character] ?? '');
 }
 
-/** `code` and **bold** within a line. */
 export function inline(text: string): Html {
   const marked = escape(text)
     .replace(/`([^`]+)`/g, '<code>$1</code>')

@@ -257,7 +257,6 @@ function referenceSections(document: OpenApiDocument): readonly Section[] {
   ];
 }
 
-/** The class of a status: green, amber, red. */
 function tone(status: string | number): string {
   const first = String(status)[0];
   return first === '2' ? 'good' : first === '4' ? 'warn' : 'bad';

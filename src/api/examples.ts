@@ -5,7 +5,9 @@
  * aside), and tests send them through the validator to prove it.
  */
 
+import type { TObject } from 'typebox';
 import { ERRORS } from '../errors.ts';
+import type { JsonSchema } from './openapi-types.ts';
 
 /** The request with the order, and when it was received. */
 export const TRACE_ID = '019a8267-8f3a-7c41-9d0e-5b6a7f21c3de';
@@ -72,39 +74,6 @@ export const SMALL_REQUEST = {
 
 export const SMALL_RESPONSE = { trace_id: TRACE_ID, users_accepted: 1, users_rejected: 0, errors: [] };
 
-const CHECKED_USER = {
-  userIndex: 0,
-  status: 'accepted',
-  profile_id: PROFILE_ID,
-  is_new: false,
-  events: 2,
-  duplicate_events: 0,
-  duplicate_of: null,
-  new_identifiers: [{ type: 'email', value: 'ada@example.com' }],
-  merges: [],
-  refusals: [],
-  property_changes: [{ kind: 'user_properties', name: 'plan', before: 'free', after: 'pro' }],
-  property_changes_omitted: 0,
-  warnings: [],
-  violations: [],
-  message: null,
-};
-
-/** The response of a check of `PARTLY_VALID_REQUEST`. */
-export const CHECK_RESPONSE = {
-  would_respond: { status: 202, body: PARTLY_VALID_RESPONSE },
-  pending_requests: 0,
-  plan_version: null,
-  users: [
-    CHECKED_USER,
-    {
-      ...CHECKED_USER,
-      ...{ userIndex: 1, status: 'rejected', profile_id: null, events: 0, new_identifiers: [], property_changes: [] },
-      message: NO_IDENTIFIER,
-    },
-  ],
-};
-
 export const ALL_INVALID_REQUEST = { users: [{ identifiers: { user_id: 'u-1042' }, events: [] }] };
 
 export const ALL_INVALID_RESPONSE = {
@@ -121,3 +90,14 @@ export const UNUSABLE_RESPONSE = {
   errors: [],
   message: 'users must not be empty',
 };
+
+/** Required members that are not given are zero, false, null or empty. */
+export function exampleOf({ properties }: TObject, given: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const members = Object.entries(properties as Record<string, JsonSchema>).map(([name, schema]) => {
+    if (Object.hasOwn(given, name) || '~optional' in schema) return [name, given[name]] as const;
+    return [name, schema.anyOf ? null : EMPTY[schema.type ?? '']] as const;
+  });
+  return Object.fromEntries(members.filter(([, value]) => value !== undefined));
+}
+
+const EMPTY: Readonly<Record<string, unknown>> = { integer: 0, number: 0, boolean: false, array: [] };

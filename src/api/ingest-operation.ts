@@ -23,21 +23,7 @@ import { rawOrNull, rowJson } from './responses.ts';
 import { type Operation, parameter } from './openapi-types.ts';
 import { traceId, userErrors } from './reference.ts';
 import { jsonContent, jsonResponse } from './route-schema.ts';
-import {
-  anyJson,
-  count,
-  flag,
-  identifierType,
-  list,
-  object,
-  oneOf,
-  orNull,
-  text,
-  textOrNull,
-  Type,
-  userIndex,
-  uuidOrNull,
-} from './schema.ts';
+import { count, flag, identifierType, list, object, oneOf, orNull, text, Type, userIndex } from './schema.ts';
 
 /** `null` counts as absent wherever a field is optional. */
 function optional<Schema extends TSchema>(schema: Schema, description: string, exampleValues: unknown[] = []) {
@@ -214,11 +200,12 @@ const PROFILE_TEXT = 'An existing profile, or `new:` and the index of the user o
 export const PredictedUser = object('PredictedUser', 'What would happen to one user of the request.', {
   userIndex,
   status: oneOf(['accepted', 'rejected'], 'As the 202 would say.'),
-  profile_id: textOrNull(`The profile after the whole request. ${PROFILE_TEXT} Null if nothing would be stored.`),
+  profile_id: orNull(text(`The profile after the whole request. ${PROFILE_TEXT} Null if nothing would be stored.`)),
   is_new: flag('The profile does not exist yet.'),
   events: count('Events that would be stored.'),
   duplicate_events: count('Events that are stored already, by `$event_id`.'),
-  duplicate_of: uuidOrNull(
+  duplicate_of: orNull(
+    Type.String({ format: 'uuid' }),
     'The trace that used this `Idempotency-Key` with the same body; then nothing of this user would be stored.',
   ),
   new_identifiers: list(Type.Object(identifierFields), 'Identifiers that would be linked to the profile.'),
@@ -246,8 +233,8 @@ export const PredictedUser = object('PredictedUser', 'What would happen to one u
     Type.Object({
       kind: oneOf(['profile_fields', 'user_properties'], 'Where the property is on the profile.'),
       name: text('Of the property.'),
-      before: anyJson('What the profile has before this user; null if it is not set.'),
-      after: anyJson('What it would have; null if it would be deleted.'),
+      before: Type.Unknown({ description: 'What the profile has before this user; null if it is not set.' }),
+      after: Type.Unknown({ description: 'What it would have; null if it would be deleted.' }),
     }),
     'Properties of the profile that would have a different value after this user, including those of merged profiles.',
   ),
@@ -257,12 +244,20 @@ export const PredictedUser = object('PredictedUser', 'What would happen to one u
     object('PredictedViolation', 'How the user violates the tracking plan.', {
       path: text('Where, such as `events[0].total`.'),
       message: text('What is wrong.'),
-      event_name: textOrNull('Of the event; null for user_properties and profile fields.'),
+      event_name: orNull(text('Of the event; null for user_properties and profile fields.')),
       mode: oneOf(['warn', 'enforce'], '`enforce`: the user would be rejected.'),
     }),
     'How the user violates the tracking plan, in every mode.',
   ),
-  message: textOrNull('Why the user would be rejected; null if it would not.'),
+  message: orNull(text('Why the user would be rejected; null if it would not.')),
+});
+
+export const PREDICTED_EXAMPLE = examples.exampleOf(PredictedUser, {
+  status: 'accepted',
+  profile_id: examples.PROFILE_ID,
+  events: 2,
+  new_identifiers: [{ type: 'email', value: 'ada@example.com' }],
+  property_changes: [{ kind: 'user_properties', name: 'plan', before: 'free', after: 'pro' }],
 });
 
 export const CheckResponse = object('CheckResponse', 'What would happen.', {
@@ -292,6 +287,17 @@ export const CheckResponse = object('CheckResponse', 'What would happen.', {
   ),
 });
 
+/** Of a check of `PARTLY_VALID_REQUEST`. */
+const CHECK_EXAMPLE = {
+  would_respond: { status: 202, body: examples.PARTLY_VALID_RESPONSE },
+  pending_requests: 0,
+  plan_version: null,
+  users: [
+    PREDICTED_EXAMPLE,
+    examples.exampleOf(PredictedUser, { userIndex: 1, status: 'rejected', message: examples.NO_IDENTIFIER }),
+  ],
+};
+
 /** Before the body is looked at, all is as with the real call. */
 const { 202: _accepted, ...REFUSED } = INGEST_OPERATION.responses;
 
@@ -309,7 +315,7 @@ export const CHECK_OPERATION: Operation = {
       'What would happen. Also if the request would be rejected: look at `would_respond`.',
       CheckResponse,
       {
-        secret: ['With a secret key', examples.CHECK_RESPONSE],
+        secret: ['With a secret key', CHECK_EXAMPLE],
         publishable: ['With a publishable key', { would_respond: { status: 202, body: examples.SMALL_RESPONSE } }],
       },
     ),

@@ -16,7 +16,6 @@ import type { IdentifierType } from '../model.ts';
 import type { JsonText } from '../store.ts';
 import type { JsonSchema } from './openapi-types.ts';
 
-/** Thrown by handlers: the response is that error, with this message if there is one. */
 export class RefusedError extends Error {
   override readonly name: string = 'RefusedError';
   readonly code: ErrorCode;
@@ -46,11 +45,6 @@ export function sendError(reply: FastifyReply, code: ErrorCode, message?: string
   return sendJson(reply, status, { error: text, trace_id: reply.request.id, message });
 }
 
-export function sendRefused(reply: FastifyReply, { code, message, retryAfterSeconds }: RefusedError): FastifyReply {
-  if (retryAfterSeconds !== null) reply.header('retry-after', retryAfterSeconds);
-  return sendError(reply, code, message === '' ? undefined : message);
-}
-
 /** Without a key, a client learns nothing more. */
 export function sendUnauthorized(reply: FastifyReply): FastifyReply {
   return sendJson(reply, ERRORS.unauthorized.status, { error: ERRORS.unauthorized.text });
@@ -60,10 +54,6 @@ export function sendUnauthorized(reply: FastifyReply): FastifyReply {
 export function sendJson(reply: FastifyReply, status: number, body: Json): FastifyReply {
   reply.header('cache-control', 'no-store').code(status).type('application/json; charset=utf-8');
   return reply.serializer(String).send(jsonText(body));
-}
-
-export function sendNothing(reply: FastifyReply): FastifyReply {
-  return reply.header('cache-control', 'no-store').code(204).send();
 }
 
 const TEXT = Symbol('JSON text');

@@ -20,7 +20,7 @@ import { isStorable } from '../validation/characters.ts';
 import { uuidOf } from '../views/uuid.ts';
 import { NO_PARAMETERS, type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
 import type { ApiParts } from './parts.ts';
-import { type JsonOf, sendError, sendJson, sendNothing, sendUnauthorized } from './responses.ts';
+import { type JsonOf, sendError, sendJson, sendUnauthorized } from './responses.ts';
 import {
   type JsonResponse,
   type NO_CONTENT,
@@ -80,8 +80,8 @@ interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> extend
   readonly kind?: RouteKind;
   readonly query?: Kinds;
   readonly response: JsonResponse<Body>;
-  /** Null: there is no such thing (404). */
-  readonly handler: (call: Call<Kinds>) => Promise<JsonOf<Static<Body>> | null>;
+  /** Undefined: there is no such thing (404). */
+  readonly handler: (call: Call<Kinds>) => Promise<JsonOf<Static<Body>> | undefined>;
 }
 
 export const BEARER = /^Bearer +(\S+) *$/i;
@@ -111,7 +111,7 @@ export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
       const { store, receiptTime } = parts;
       const response = await handler({ tenantId, store, parameters, id, body, traceId, now: receiptTime(), by });
       parts.onRead();
-      return response === null ? sendError(reply, 'not_found') : sendJson(reply, status, response);
+      return response === undefined ? sendError(reply, 'not_found') : sendJson(reply, status, response);
     },
   });
 }
@@ -161,7 +161,6 @@ async function authenticateSession(
   return undefined;
 }
 
-/** The environments whose data this deployment serves. */
 export function servedEnvironments(environment: 'any' | Environment): readonly Environment[] {
   return environment === 'any' ? ENVIRONMENTS : [environment];
 }
@@ -240,8 +239,8 @@ export function pageRoute<Response extends MemberResponse>(
     handler: async (request, reply) => {
       const id = (request.params as { id?: string }).id ?? '';
       const response = await handler({ id, body: request.body, now: parts.now(), request, reply });
-      if (response === undefined) return sendNothing(reply);
       if (response === null) return sendError(reply, 'not_found');
+      if (response === undefined) return reply.header('cache-control', 'no-store').code(204).send();
       return sendJson(reply, schema.response.status ?? 200, response);
     },
   });
@@ -254,7 +253,6 @@ function refusesForeignOrigin(parts: ApiParts, request: FastifyRequest, reply: F
   return true;
 }
 
-/** The session of the cookie, if there is one; a renewed one is sent to the browser again. */
 async function sessionOf(
   { members, publicUrl, now }: ApiParts,
   request: FastifyRequest,

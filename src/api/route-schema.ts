@@ -20,7 +20,6 @@ export interface JsonResponse<Body extends TSchema = TSchema> {
 
 export type Examples = Readonly<Record<string, readonly [summary: string, value: unknown]>>;
 
-/** Done, and there is nothing to say. */
 export const NO_CONTENT = { status: 204, description: 'Done. The response has no body.' } as const;
 
 export interface RouteSchema {
@@ -115,7 +114,6 @@ function responseSchema(response: RouteResponse): [status: number, schema: objec
   return [status, { description, content: jsonContent(response.body, response.examples) }];
 }
 
-/** The headers that the server sets on every response. */
 export function responseHeaders(isRetryable = false): Response['headers'] {
   return {
     'X-Trace-Id': { $ref: '#/components/headers/TraceId' },
@@ -123,7 +121,6 @@ export function responseHeaders(isRetryable = false): Response['headers'] {
   };
 }
 
-/** A response of a route that is described by hand. */
 export function jsonResponse(description: string, body: TSchema, examples: Examples, isRetryable = false): Response {
   return { description, headers: responseHeaders(isRetryable), content: jsonContent(body, examples) };
 }

@@ -6,8 +6,9 @@
  * each edge thread, and what it builds is plain JSON Schema. Validation stays with TypeBox, in tests.
  */
 
-import type { Static, TObjectOptions, TOptional, TProperties, TSchema, Type as TypeBox } from 'typebox';
+import type { Static, TObjectOptions, TProperties, TSchema, Type as TypeBox } from 'typebox';
 import { IDENTIFIER_TYPES } from '../model.ts';
+import type { JsonSchema } from './openapi-types.ts';
 import type { TimeText } from './responses.ts';
 import { type Examples, namedExamples } from './route-schema.ts';
 
@@ -21,7 +22,7 @@ export const Type = {
   Null: (options?: object) => ({ type: 'null', ...options }),
   Number: (options?: object) => ({ type: 'number', ...options }),
   Object: (properties: TProperties, options?: object) => {
-    const required = Object.keys(properties).filter((name) => !isOptional(properties[name]));
+    const required = Object.keys(properties).filter((name) => !('~optional' in (properties[name] ?? {})));
     return { type: 'object', ...(required.length > 0 && { required }), properties, ...options };
   },
   // Out of sight of JSON, as TypeBox has it.
@@ -32,11 +33,6 @@ export const Type = {
   Unsafe: (schema: TSchema) => schema,
 } as unknown as Pick<typeof TypeBox, Builders | 'Union' | 'Unknown' | 'Unsafe'>;
 
-function isOptional(schema: TSchema | undefined): schema is TOptional {
-  return schema !== undefined && '~optional' in schema;
-}
-
-/** An object that has a name. */
 export function object<Fields extends TProperties>(
   title: string,
   description: string,
@@ -60,8 +56,11 @@ export function list<Item extends TSchema>(items: Item, description: string) {
   return Type.Array(items, { description });
 }
 
-export function orNull<Schema extends TSchema>(schema: Schema, description: string) {
-  return Type.Union([schema, Type.Null()], { description });
+/** That or null; the description is of both, unless another one is given. */
+export function orNull<Schema extends TSchema>(schema: Schema, description?: string) {
+  if (description !== undefined) return Type.Union([schema, Type.Null()], { description });
+  const { description: ofBoth = '', ...others } = schema as TSchema as JsonSchema;
+  return Type.Union([others as TSchema as Schema, Type.Null()], { description: ofBoth });
 }
 
 export function oneOf<Choice extends string>(choices: readonly Choice[], description: string) {
@@ -76,37 +75,16 @@ export function text(description: string) {
   return Type.String({ description });
 }
 
-export function textOrNull(description: string) {
-  return orNull(Type.String(), description);
-}
-
-export function numberOrNull(description: string) {
-  return orNull(Type.Number(), description);
-}
-
 export function flag(description: string) {
   return Type.Boolean({ description });
-}
-
-/** What a client chose: any JSON value. */
-export function anyJson(description: string) {
-  return Type.Unknown({ description });
 }
 
 export function time(description: string) {
   return Type.Unsafe<TimeText>({ type: 'string', format: 'date-time', description });
 }
 
-export function timeOrNull(description: string) {
-  return orNull(Type.Unsafe<TimeText>({ type: 'string', format: 'date-time' }), description);
-}
-
 export function uuid(description: string) {
   return Type.String({ format: 'uuid', description });
-}
-
-export function uuidOrNull(description: string) {
-  return orNull(Type.String({ format: 'uuid' }), description);
 }
 
 export function count(description: string) {
@@ -115,13 +93,4 @@ export function count(description: string) {
 
 export const userIndex = count('Position of the user in that request, counted from 0.');
 export const identifierType = oneOf(IDENTIFIER_TYPES, 'Kind of identifier.');
-export const nextCursor = textOrNull('Send it as `cursor` for the next page; null when there is no more.');
-
-const asWritten = Type.Array(Type.String(), { description: 'As first sent, oldest first.' });
-
-export function identifiersOf(description: string) {
-  return Type.Object(
-    { user_id: asWritten, email: asWritten, phone_number: asWritten, anon_id: asWritten },
-    { description },
-  );
-}
+export const nextCursor = orNull(text('Send it as `cursor` for the next page; null when there is no more.'));

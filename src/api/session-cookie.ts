@@ -34,11 +34,12 @@ export function setSessionCookie(
   publicUrl: string,
   seconds = SESSION_MS / 1_000,
 ): void {
-  const secure = isSecure(reply.request.headers, publicUrl) ? '; Secure' : '';
+  // As far as the server can know.
+  const isTls = publicUrl.startsWith('https:') || isForwardedSecurely(reply.request.headers);
+  const secure = isTls ? '; Secure' : '';
   reply.header('set-cookie', `${NAME}=${token}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`);
 }
 
-/** The address of the client, for the delays after wrong passwords. */
 export function addressOf(request: Pick<FastifyRequest, 'headers' | 'socket'>, proxies: TrustedProxies): string {
   const forwardedFor = String(request.headers['x-forwarded-for'] ?? '');
   const address = proxies.clientOf(request.socket.remoteAddress ?? '', forwardedFor);
@@ -72,11 +73,6 @@ export function isSameOrigin(method: string, headers: IncomingHttpHeaders, publi
   const origin = URL.parse(headers.origin)?.origin;
   if (origin === undefined || origin === 'null') return false;
   return origin === hostOrigin(headers) || (publicUrl !== '' && origin === publicUrl);
-}
-
-/** Whether the browser reached us by TLS, as far as the server can know. */
-function isSecure(headers: IncomingHttpHeaders, publicUrl: string): boolean {
-  return publicUrl.startsWith('https:') || isForwardedSecurely(headers);
 }
 
 /** Where people reach this server: as the operator says, or else where this request came to. */

@@ -15,7 +15,7 @@ import type { Page, ProfileReader, Provenance, StoredEvent, StoredPerson, Stored
 import { NAME_FIELDS } from '../views/people-search.ts';
 import { raw, rawOrNull, rowJson, timeText } from './responses.ts';
 import { choiceParameter } from './parameters.ts';
-import { identifiersOf, object, orNull, textOrNull, Type, uuid } from './schema.ts';
+import { object, orNull, text, Type, uuid } from './schema.ts';
 
 export function profileJson(profile: StoredProfile, withProvenance: boolean) {
   return {
@@ -49,7 +49,6 @@ function provenanceOf(values: ReadonlyMap<string, Provenance>) {
   );
 }
 
-/** With `people`, also the person that it belongs to. */
 export function eventJson(event: StoredEvent, people?: People) {
   return {
     id: event.id,
@@ -71,9 +70,20 @@ export function eventPageJson({ rows, nextCursor }: Page<StoredEvent>, people?: 
   return { events: rows.map((event) => eventJson(event, people)), next_cursor: nextCursor };
 }
 
+const asWritten = Type.Array(Type.String(), { description: 'As first sent, oldest first.' });
+
+export function identifiersOf(description: string) {
+  return Type.Object(
+    { user_id: asWritten, email: asWritten, phone_number: asWritten, anon_id: asWritten },
+    { description },
+  );
+}
+
 const Person = object('Person', 'The name and identifiers of a person.', {
   id: uuid('The profile as it is now.'),
-  name: textOrNull('`first_name` and `last_name` of its profile fields, else `name` or `full_name`; null without any.'),
+  name: orNull(
+    text('`first_name` and `last_name` of its profile fields, else `name` or `full_name`; null without any.'),
+  ),
   identifiers: identifiersOf('The oldest three of each type.'),
 });
 

@@ -8,28 +8,27 @@ import type { IdentifierType, NodeNumber, Origin } from '../model.ts';
 import { compareOrigins } from './origin.ts';
 
 /** An edge; rows of the caller may have more columns, and are returned as they are. */
-export interface Edge {
-  readonly nodes: readonly [NodeNumber, NodeNumber];
+export interface Edge<Node = NodeNumber> {
+  readonly nodes: readonly [Node, Node];
 }
 
 /** An identifier and the node that it is linked to, permanently. */
-interface Linked {
+interface Linked<Node> {
   readonly key: { readonly type: IdentifierType; readonly value: string };
-  readonly node: NodeNumber;
-  readonly origin: Origin;
+  readonly node: Node;
 }
 
 /** Rule 15: `from` was linked to a node, which the merges, in their order, join to the node that `to` was linked to. */
-interface Chain<Identifier extends Linked, Merge extends Edge> {
+interface Chain<Identifier, Merge> {
   readonly from: Identifier;
   readonly merges: readonly Merge[];
   readonly to: Identifier;
 }
 
 /** Undefined if the two are not one person, or one of them is not known. Values are normalised. */
-export function chainBetween<Identifier extends Linked, Merge extends Edge>(
-  a: Linked['key'],
-  b: Linked['key'],
+export function chainBetween<Node, Identifier extends Linked<Node>, Merge extends Edge<Node>>(
+  a: Linked<Node>['key'],
+  b: Linked<Node>['key'],
   identifiers: readonly Identifier[],
   merges: readonly Merge[],
 ): Chain<Identifier, Merge> | undefined {
@@ -41,12 +40,12 @@ export function chainBetween<Identifier extends Linked, Merge extends Edge>(
 }
 
 /** Walks from the end to the start, so that the steps taken read from the start to the end. */
-function pathBetween<Merge extends Edge>(
-  start: NodeNumber,
-  end: NodeNumber,
+function pathBetween<Node, Merge extends Edge<Node>>(
+  start: Node,
+  end: Node,
   merges: readonly Merge[],
 ): Merge[] | undefined {
-  const next = new Map<NodeNumber, { readonly node: NodeNumber; readonly merge: Merge } | null>([[end, null]]);
+  const next = new Map<Node, { readonly node: Node; readonly merge: Merge } | null>([[end, null]]);
   // A Map may grow while it is iterated: this is the queue and the visited set in one.
   for (const node of next.keys()) {
     for (const merge of merges) {
@@ -62,7 +61,7 @@ function pathBetween<Merge extends Edge>(
   return path;
 }
 
-function otherEnd({ nodes: [a, b] }: Edge, node: NodeNumber): NodeNumber | undefined {
+function otherEnd<Node>({ nodes: [a, b] }: Edge<Node>, node: Node): Node | undefined {
   if (a === node) return b;
   return b === node ? a : undefined;
 }

@@ -9,7 +9,7 @@ import { ERASURE_AT, ERASURE_TRACE_ID, PROFILE_ID } from '../examples.ts';
 import { raw, rowJson } from '../responses.ts';
 import { cursor, limit, textParameter } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
-import { anyJson, list, nextCursor, object, oneOf, time, uuid } from '../schema.ts';
+import { list, nextCursor, object, oneOf, time, Type, uuid } from '../schema.ts';
 import { tenantRoute } from '../route-kinds.ts';
 
 const TRACE_ID_CHARACTERS = 36;
@@ -18,7 +18,7 @@ const AuditEntry = object('AuditEntry', 'One unmerge, erasure, resubmit or retry
   kind: oneOf(AUDIT_KINDS, 'What was done.'),
   trace_id: uuid('The call that did it.'),
   at: time('When.'),
-  detail: anyJson('To what.'),
+  detail: Type.Unknown({ description: 'To what.' }),
 });
 
 const AuditPage = object('AuditPage', 'Every unmerge, erasure, resubmit and retry.', {

@@ -164,13 +164,11 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: ApiParts): 
       const eventName = parameters.event_name ?? id;
       const plan = await newestPlan(plans, tenantId);
       const details = await store.cataloguedEvent(tenantId, eventName);
-      if (details === undefined) return null;
-      return rowJson(CatalogueEventDetails, { ...detailsRow(details, eventOf(plan, eventName)), eventName });
+      return details && rowJson(CatalogueEventDetails, { ...detailsRow(details, eventOf(plan, eventName)), eventName });
     },
   });
 }
 
-/** The newest plan; null without one. Rejects with an UnusablePlanError. */
 export async function newestPlan(plans: PlanStore, tenantId: TenantId): Promise<Plan | null> {
   const stored = await plans.find(tenantPartsOf(tenantId));
   return stored === undefined ? null : readStored(stored.text);

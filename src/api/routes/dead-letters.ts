@@ -106,7 +106,7 @@ export function registerDeadLetterRoutes(app: FastifyInstance, parts: ApiParts):
     handler: async ({ store, tenantId, id, traceId, now, by }) => {
       const [request = '', index = ''] = id.split('.');
       const job = await store.retryDeadLetter(tenantId, request, Number(index), { traceId, at: now, by });
-      return job === undefined ? null : jobJson(job);
+      return job && jobJson(job);
     },
   });
 

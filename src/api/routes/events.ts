@@ -19,21 +19,7 @@ import {
 } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, rowJson } from '../responses.ts';
-import {
-  count,
-  list,
-  mapOf,
-  nextCursor,
-  numberOrNull,
-  object,
-  text,
-  textOrNull,
-  time,
-  Type,
-  userIndex,
-  uuid,
-  uuidOrNull,
-} from '../schema.ts';
+import { count, list, mapOf, nextCursor, object, orNull, text, time, Type, userIndex, uuid } from '../schema.ts';
 import { eventJson, eventPageJson, include, peopleOf, person } from '../stored-json.ts';
 import { type Call, tenantRoute } from '../route-kinds.ts';
 
@@ -42,10 +28,10 @@ const StoredEvent = object('StoredEvent', 'One thing that happened.', {
   event_name: text('What happened.'),
   timestamp: time('When it happened.'),
   received_at: time('When the server received it.'),
-  revenue: numberOrNull('As sent; null without one.'),
-  event_value: numberOrNull('As sent; null without one.'),
+  revenue: orNull(Type.Number(), 'As sent; null without one.'),
+  event_value: orNull(Type.Number(), 'As sent; null without one.'),
   properties: mapOf(Type.Unknown(), 'Custom properties. Numbers keep their value, however many digits they have.'),
-  profile_id: uuidOrNull('The profile that it belongs to now; null when all identifiers of the user were junk.'),
+  profile_id: orNull(uuid('The profile that it belongs to now; null when all identifiers of the user were junk.')),
   trace_id: uuid('The request that sent it.'),
   userIndex,
   key_id: text('The API key of its request.'),
@@ -63,11 +49,13 @@ const Arrivals = object('Arrivals', 'With `after`: events in order of arrival.',
 });
 
 const CurrencySum = object('CurrencySum', 'Revenue in one currency.', {
-  currency: textOrNull(
+  currency: orNull(
+    Type.String(),
     'The event property `currency`: three letters, in capitals. `other` for all that is not three letters, null for revenue without a currency.',
   ),
   events: count('Events with revenue in this currency.'),
-  revenue: numberOrNull(
+  revenue: orNull(
+    Type.Number(),
     'Sum of their revenue, exact before it is rounded to a double; null for `other`, because amounts of different currencies are never added.',
   ),
 });
@@ -193,8 +181,7 @@ export async function listEvents(
   const { event_name: eventName, from, to, limit, cursor } = parameters;
   refuseEmptyRange(from, to);
   const page = await store.events(tenantId, { profileId, eventName, from, to, limit, cursor });
-  if (page === undefined) return null;
-  return eventPageJson(page, await peopleOf(store, tenantId, parameters.include !== null, page.rows));
+  return page && eventPageJson(page, await peopleOf(store, tenantId, parameters.include !== null, page.rows));
 }
 
 async function listArrivals({ store, tenantId, parameters }: Call<typeof ALL_EVENTS_PARAMETERS>) {

@@ -13,7 +13,7 @@ import { isRetryable } from '../../runtime/unavailable.ts';
 import { type LedgerReader, NO_HOURS, type TraceReader } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import type { ApiParts } from '../parts.ts';
-import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull, Type } from '../schema.ts';
+import { count, list, object, oneOf, orNull, text, time, Type } from '../schema.ts';
 import { timeText } from '../responses.ts';
 import { DASHBOARD_READING, tenantRoute } from '../route-kinds.ts';
 import { role } from './operations.ts';
@@ -57,8 +57,10 @@ const Health = object('Health', 'The health of the server.', {
     'Free space on the disk of the data folder; null on a server without one.',
   ),
   disk_free_bytes_min: count('Below this, events get 503.'),
-  last_backup_at: timeOrNull(
-    'When the last successful `sluice backup` of the data folder began: everything acknowledged before is in it. Null if there was none; backups by other means, such as of PostgreSQL, are not included.',
+  last_backup_at: orNull(
+    time(
+      'When the last successful `sluice backup` of the data folder began: everything acknowledged before is in it. Null if there was none; backups by other means, such as of PostgreSQL, are not included.',
+    ),
   ),
   clock_held_seconds: Type.Number({
     minimum: 0,
@@ -71,13 +73,16 @@ const Health = object('Health', 'The health of the server.', {
       'How far the clock is behind `received_at`, which never goes back: it advances at half speed until the clock has caught up. If the clock is wrong, correct it.',
   }),
   memory_bytes: count('Resident memory of the process.'),
-  ledger_difference: numberOrNull(
+  ledger_difference: orNull(
+    Type.Number(),
     'Events that are not accounted for: anything but 0 is a bug; null on a server that processes nothing.',
   ),
-  log_missing_records: numberOrNull(
+  log_missing_records: orNull(
+    Type.Number(),
     'Records that the store relies on and the log does not have: anything but 0 needs an operator; null on a server that processes nothing.',
   ),
-  log_lost_records: numberOrNull(
+  log_lost_records: orNull(
+    Type.Number(),
     'Records that will never be in the store: given up by an operator, or removed from the log before this store was created; null on a server that processes nothing.',
   ),
   dead_letters: count('Dead letters: requests that could not be processed, kept to be retried.'),

@@ -7,27 +7,10 @@
 import type { FastifyInstance } from 'fastify';
 import { chainBetween } from '../../identity/explain.ts';
 import type { MatchOptions } from '../../identity/match-keys.ts';
-import {
-  IDENTIFIER_TYPES,
-  type IdentifierType,
-  LIMITS,
-  type NodeNumber,
-  REFUSAL_REASONS,
-  type RefusalReason,
-} from '../../model.ts';
+import { IDENTIFIER_TYPES, LIMITS, type NormalisedKey, REFUSAL_REASONS, type RefusalReason } from '../../model.ts';
 import type { IdentifierLink, StoredIdentity, StoredMerge } from '../../store.ts';
 import { uuidOf } from '../../views/uuid.ts';
-import {
-  ERASURE_TRACE_ID,
-  ANON_AT,
-  ANON_TRACE_ID,
-  AT,
-  LOGIN_AT,
-  LOGIN_TRACE_ID,
-  MERGED_ID,
-  PROFILE_ID,
-  TRACE_ID,
-} from '../examples.ts';
+import * as examples from '../examples.ts';
 import { membersOf, textParameter } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, RefusedError, rowJson, timeText } from '../responses.ts';
@@ -117,7 +100,7 @@ const UnmergeRequest = requestBody(
   'UnmergeRequest',
   'The request whose merges to undo, from `merges` of the identity.',
   { trace_id: uuid('The request whose merges are to be undone.') },
-  { unmerge: ['Undo what one request merged', { trace_id: TRACE_ID }] },
+  { unmerge: ['Undo what one request merged', { trace_id: examples.TRACE_ID }] },
 );
 
 const Unmerged = object('Unmerged', 'The result of an unmerge.', {
@@ -127,7 +110,6 @@ const Unmerged = object('Unmerged', 'The result of an unmerge.', {
 });
 
 const TYPED_IDENTIFIER = /^([^:]*):([^]+)$/;
-/** The longest type, a colon, and the longest identifier. */
 const TYPED_IDENTIFIER_CHARACTERS_MAX = 'phone_number:'.length + LIMITS.identifierCharactersMax;
 
 const IDENTITY_PARAMETERS = {
@@ -142,30 +124,30 @@ const ANON_LINK: IdentifierLink = {
   type: 'anon_id',
   value: 'anon-7f3c',
   normalised: 'anon-7f3c',
-  nodeId: PROFILE_ID,
-  traceId: ANON_TRACE_ID,
+  nodeId: examples.PROFILE_ID,
+  traceId: examples.ANON_TRACE_ID,
   userIndex: 0,
-  at: Date.parse(ANON_AT),
+  at: Date.parse(examples.ANON_AT),
 };
 const USER_LINK: IdentifierLink = {
   ...ANON_LINK,
   type: 'user_id',
   value: 'u-1042',
-  nodeId: MERGED_ID,
-  traceId: TRACE_ID,
-  at: Date.parse(AT),
+  nodeId: examples.MERGED_ID,
+  traceId: examples.TRACE_ID,
+  at: Date.parse(examples.AT),
 };
 const MERGE: StoredMerge = {
-  from: MERGED_ID,
-  into: PROFILE_ID,
+  from: examples.MERGED_ID,
+  into: examples.PROFILE_ID,
   via: { type: 'anon_id', value: 'anon-7f3c' },
-  nodes: [PROFILE_ID, MERGED_ID],
-  traceId: LOGIN_TRACE_ID,
+  nodes: [examples.PROFILE_ID, examples.MERGED_ID],
+  traceId: examples.LOGIN_TRACE_ID,
   userIndex: 0,
-  at: Date.parse(LOGIN_AT),
+  at: Date.parse(examples.LOGIN_AT),
 };
 const IDENTITY: StoredIdentity = {
-  id: PROFILE_ID,
+  id: examples.PROFILE_ID,
   identifiers: [ANON_LINK, USER_LINK, { ...USER_LINK, type: 'email', value: 'ada@example.com' }],
   merges: [MERGE],
   refusals: [],
@@ -202,28 +184,23 @@ export function registerIdentityRoutes(app: FastifyInstance, parts: ApiParts): v
       description: 'Undone.',
       body: Unmerged,
       examples: {
-        unmerged: ['Undone', { trace_id: ERASURE_TRACE_ID, undone: 1, profile_ids: [PROFILE_ID, MERGED_ID] }],
+        unmerged: [
+          'Undone',
+          { trace_id: examples.ERASURE_TRACE_ID, undone: 1, profile_ids: [examples.PROFILE_ID, examples.MERGED_ID] },
+        ],
       },
     },
     handler: async ({ store, tenantId, id, body, traceId, now, by }) => {
-      const mergedBy = mergedByOf(body);
+      const mergedBy = uuidOf(membersOf(body, ['trace_id']).trace_id);
+      if (mergedBy === undefined) {
+        throw new BadParameterError('trace_id must be the trace_id of the request that merged');
+      }
       const result = await store.unmerge(tenantId, id, mergedBy, { traceId, at: now, by });
-      if (result === undefined) return null;
+      if (result === undefined) return undefined;
       if (result.undone === 0) throw new BadParameterError(`request ${mergedBy} merged nothing in this profile`);
       return { trace_id: traceId, undone: result.undone, profile_ids: result.profileIds };
     },
   });
-}
-
-function mergedByOf(body: unknown): string {
-  const mergedBy = uuidOf(membersOf(body, ['trace_id']).trace_id);
-  if (mergedBy === undefined) throw new BadParameterError('trace_id must be the trace_id of the request that merged');
-  return mergedBy;
-}
-
-interface AskedIdentifier {
-  readonly type: IdentifierType;
-  readonly value: string;
 }
 
 async function explainProfile(
@@ -237,11 +214,11 @@ async function explainProfile(
       ? null
       : ([await askedIdentifier('from', from, options), await askedIdentifier('to', to, options)] as const);
   const identity = await store.identity(tenantId, id);
-  if (identity === undefined) return null;
+  if (identity === undefined) return undefined;
   if (ends === null) return identityJson(identity);
   refuseStrangers(identity, ends[0], ends[1]);
   const chain = chainOf(identity, ...ends);
-  return chain === undefined ? null : identityJson(identity, chain);
+  return chain && identityJson(identity, chain);
 }
 
 /** The command line prints the same. */
@@ -252,7 +229,7 @@ export function identityJson(identity: StoredIdentity, chain?: ReturnType<typeof
   return rowJson(Identity, { ...identity, identifiers, chain });
 }
 
-async function askedIdentifier(name: string, given: string, options: MatchOptions): Promise<AskedIdentifier> {
+async function askedIdentifier(name: string, given: string, options: MatchOptions): Promise<NormalisedKey> {
   const [, typeText, value] = TYPED_IDENTIFIER.exec(given) ?? [];
   const type = IDENTIFIER_TYPES.find((one) => one === typeText);
   if (type === undefined || value === undefined) {
@@ -264,39 +241,22 @@ async function askedIdentifier(name: string, given: string, options: MatchOption
   return { type, value: await valueToMatch(type, value, options) };
 }
 
-function refuseStrangers({ identifiers }: StoredIdentity, from: AskedIdentifier, to: AskedIdentifier): void {
-  const isStranger = ({ type, value }: AskedIdentifier): boolean =>
+function refuseStrangers({ identifiers }: StoredIdentity, from: NormalisedKey, to: NormalisedKey): void {
+  const isStranger = ({ type, value }: NormalisedKey): boolean =>
     !identifiers.some((link) => link.type === type && link.normalised === value);
   const names = Object.entries({ from, to }).flatMap(([name, asked]) => (isStranger(asked) ? [name] : []));
   if (names.length === 1) throw new RefusedError('not_found', `${names[0]} is not an identifier of this profile`);
   if (names.length === 2) throw new RefusedError('not_found', 'from and to are not identifiers of this profile');
 }
 
-/** Undefined if one of the two is not an identifier of this profile. */
-function chainOf(identity: StoredIdentity, from: AskedIdentifier, to: AskedIdentifier) {
-  // The graph is searched by number; here nodes have ids alone.
-  const numbers = new Map<string, NodeNumber>();
-  const numberOf = (nodeId: string): NodeNumber => {
-    const number = numbers.get(nodeId) ?? numbers.size;
-    numbers.set(nodeId, number);
-    return number;
-  };
-  const links = identity.identifiers.map((link) => ({
-    link,
-    key: { type: link.type, value: link.normalised },
-    node: numberOf(link.nodeId),
-    origin: { receivedAt: link.at, traceId: link.traceId, userIndex: link.userIndex },
-  }));
-  const merges = identity.merges.map((merge) => ({
-    merge,
-    nodes: [numberOf(merge.nodes[0]), numberOf(merge.nodes[1])] as const,
-  }));
-  const chain = chainBetween(from, to, links, merges);
+function chainOf(identity: StoredIdentity, from: NormalisedKey, to: NormalisedKey) {
+  const links = identity.identifiers.map((link) => {
+    return { link, key: { type: link.type, value: link.normalised }, node: link.nodeId };
+  });
+  const chain = chainBetween(from, to, links, identity.merges);
   if (chain === undefined) return undefined;
   const first = linkStep(chain.from.link);
-  const last = linkStep(chain.to.link);
-  const steps = chain.merges.map(({ merge }) => mergeStep(merge));
-  return chain.from === chain.to ? [first] : [first, ...steps, last];
+  return chain.from === chain.to ? [first] : [first, ...chain.merges.map(mergeStep), linkStep(chain.to.link)];
 }
 
 function linkStep(link: IdentifierLink) {

@@ -6,11 +6,11 @@
 import type { FastifyInstance } from 'fastify';
 import { parseJson } from '../../json/parse.ts';
 import { JOB_KINDS, JOB_STATUSES, type StoredJob } from '../../store.ts';
-import { KEY_ID, PROCESSED_AT, RESUBMIT_AT, RESUBMIT_TRACE_ID, TRACE_ID } from '../examples.ts';
+import { exampleOf, KEY_ID, PROCESSED_AT, RESUBMIT_AT, RESUBMIT_TRACE_ID, TRACE_ID } from '../examples.ts';
 import { raw, rowJson, timeText } from '../responses.ts';
 import { cursor, limit } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
-import { anyJson, count, list, nextCursor, object, oneOf, text, time, timeOrNull, Type, uuid } from '../schema.ts';
+import { count, list, nextCursor, object, oneOf, orNull, text, time, Type, uuid } from '../schema.ts';
 import { tenantRoute } from '../route-kinds.ts';
 
 const JobProblem = object('JobProblem', 'One that was not stored, and why.', {
@@ -23,12 +23,13 @@ export const Job = object('Job', 'Work on many rejected users or dead letters.',
   kind: oneOf(JOB_KINDS, '`resubmit` for rejected users, `retry` for dead letters.'),
   status: oneOf(JOB_STATUSES, '`running` until all are processed, unless it was stopped.'),
   created_at: time('When it was made.'),
-  finished_at: timeOrNull('When it was done.'),
-  by: anyJson('The key or member that created it: `key_id` or `member_id`.'),
-  filter: anyJson('Which ones; `id` for a single one.'),
-  patch: anyJson(
-    'The JSON Patch; once the job is done, without its values. Null for a user that was fixed by hand, and for dead letters.',
-  ),
+  finished_at: orNull(time('When it was done.')),
+  by: Type.Unknown({ description: 'The key or member that created it: `key_id` or `member_id`.' }),
+  filter: Type.Unknown({ description: 'Which ones; `id` for a single one.' }),
+  patch: Type.Unknown({
+    description:
+      'The JSON Patch; once the job is done, without its values. Null for a user that was fixed by hand, and for dead letters.',
+  }),
   matched: count('How many there were when it was created.'),
   resubmitted: count('Accepted now. Their traces show what happened to each.'),
   still_rejected: count('Still not valid, or the patch does not apply to them.'),
@@ -42,7 +43,7 @@ export const Job = object('Job', 'Work on many rejected users or dead letters.',
 
 const JobPage = object('JobPage', 'Jobs.', { jobs: list(Job, 'Newest first.'), next_cursor: nextCursor });
 
-export const JOB = {
+export const JOB = exampleOf(Job, {
   id: RESUBMIT_TRACE_ID,
   kind: 'resubmit',
   status: 'done',
@@ -60,13 +61,8 @@ export const JOB = {
   matched: 2,
   resubmitted: 1,
   still_rejected: 1,
-  already: 0,
-  cut: 0,
-  failed: 0,
-  left: 0,
-  gone: 0,
   problems: [{ id: `${TRACE_ID}.1`, message: 'events array is required and must not be empty' }],
-};
+});
 
 const params = { id: uuid('Id of the job.') };
 
@@ -93,7 +89,7 @@ export function registerJobRoutes(app: FastifyInstance, parts: ApiParts): void {
     description: 'The progress of a resubmit or a retry.',
     params,
     response: { description: 'The job.', body: Job, examples: { job: ['A job that is done', JOB] } },
-    handler: async ({ store, tenantId, id }) => jobOrNull(await store.job(tenantId, id)),
+    handler: async ({ store, tenantId, id }) => jobJsonIfAny(await store.job(tenantId, id)),
   });
 
   for (const [act, status, words] of [
@@ -110,13 +106,13 @@ export function registerJobRoutes(app: FastifyInstance, parts: ApiParts): void {
       description: `${words} A job that is done stays as it is.`,
       params,
       response: { description: 'The job.', body: Job, examples: { job: ['A job that was done already', JOB] } },
-      handler: async ({ store, tenantId, id }) => jobOrNull(await store.setJobStatus(tenantId, id, status)),
+      handler: async ({ store, tenantId, id }) => jobJsonIfAny(await store.setJobStatus(tenantId, id, status)),
     });
   }
 }
 
-function jobOrNull(job: StoredJob | undefined) {
-  return job === undefined ? null : jobJson(job);
+function jobJsonIfAny(job: StoredJob | undefined) {
+  return job && jobJson(job);
 }
 
 export function jobJson({ counts, ...job }: StoredJob) {

@@ -20,7 +20,7 @@ import { parseIso8601 } from '../../validation/iso8601.ts';
 import { membersOf } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, rowJson } from '../responses.ts';
-import { count, flag, list, object, oneOf, orNull, text, textOrNull, time, timeOrNull, Type } from '../schema.ts';
+import { count, flag, list, object, oneOf, orNull, text, time, Type } from '../schema.ts';
 import { ID_PARAMS, type MemberCall, memberRoute, servedEnvironments } from '../route-kinds.ts';
 
 /** A key that was neither made nor used for so long is probably forgotten. */
@@ -66,13 +66,13 @@ const Key = object('Key', 'An API key, without its secret.', {
   origins,
   rate_limit: rateLimit,
   created_at: time('When it was made.'),
-  expires_at: timeOrNull('When it expires.'),
-  revoked_at: timeOrNull('When it was revoked.'),
-  last_used_at: timeOrNull('When it was last used, to within a few seconds.'),
-  last_origin: textOrNull('The website of the newest request that came from one.'),
+  expires_at: orNull(time('When it expires.')),
+  revoked_at: orNull(time('When it was revoked.')),
+  last_used_at: orNull(time('When it was last used, to within a few seconds.')),
+  last_origin: orNull(text('The website of the newest request that came from one.')),
   volume: KeyVolumeSchema,
-  leak_suspected_at: timeOrNull('When a secret key was first used from a web page of another site.'),
-  leak_origin: textOrNull('That site.'),
+  leak_suspected_at: orNull(time('When a secret key was first used from a web page of another site.')),
+  leak_origin: orNull(text('That site.')),
   state: oneOf(['active', 'expired', 'revoked'], 'Whether it works.'),
   is_unused: flag('Active, and neither created nor used within 30 days.'),
 });
@@ -83,7 +83,7 @@ const KeyOptions = object('KeyOptions', 'Properties of the new key.', {
   name,
   kind,
   environment,
-  expires_at: Type.Optional(timeOrNull('When it expires.')),
+  expires_at: Type.Optional(orNull(time('When it expires.'))),
   origins: Type.Optional(origins),
   rate_limit: Type.Optional(rateLimit),
 });

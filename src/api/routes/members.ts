@@ -12,7 +12,7 @@ import type { ApiParts } from '../parts.ts';
 import { NO_CONTENT } from '../route-schema.ts';
 import { BadParameterError, RefusedError, rowJson, timeText } from '../responses.ts';
 import { ownUrl } from '../session-cookie.ts';
-import { flag, list, object, text, textOrNull, time, timeOrNull, Type } from '../schema.ts';
+import { flag, list, object, orNull, text, time, Type } from '../schema.ts';
 
 export const email = text('An e-mail address.');
 
@@ -20,7 +20,7 @@ const Member = object('Member', 'A person who may sign in to the account.', {
   id: text('Names the member.'),
   email,
   created_at: time('Since when.'),
-  last_signed_in_at: timeOrNull('When they last signed in.'),
+  last_signed_in_at: orNull(time('When they last signed in.')),
   is_you: flag('Whether it is the member who asks.'),
 });
 
@@ -28,7 +28,7 @@ const invitation = { id: text('Names the invitation.'), expires_at: time('Until 
 
 const Invitation = object('Invitation', 'An invitation that can still be accepted.', {
   ...invitation,
-  email: textOrNull('Who it is for; null if anyone with the link may use it.'),
+  email: orNull(text('Who it is for; null if anyone with the link may use it.')),
   created_at: time('When it was made.'),
 });
 

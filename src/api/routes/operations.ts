@@ -37,7 +37,7 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
     summary: 'Is the process alive?',
     description: 'Restart the process when this stops responding.',
     response: { description: 'Alive.', body: Alive, examples: { alive: ['Alive', { status: 'alive' }] } },
-    respond: (reply) => reply.header('cache-control', 'no-store').send({ status: 'alive' }),
+    respond: (reply) => reply.send({ status: 'alive' }),
   });
 
   operatorRoute(app, 'GET /readyz', {
@@ -58,7 +58,6 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
     ],
     respond: (reply) => {
       const { ready, reasons } = parts.readiness();
-      reply.header('cache-control', 'no-store');
       if (ready) return reply.send({ status: 'ready' });
       return reply.code(503).header('retry-after', RETRY_AFTER_SECONDS).send({ status: 'not ready', reasons });
     },
@@ -73,8 +72,7 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
       description: 'Prometheus text, format 0.0.4.',
       content: { 'text/plain': { schema: { type: 'string' } } },
     },
-    respond: (reply) =>
-      reply.header('cache-control', 'no-store').type(METRICS_CONTENT_TYPE).send(parts.renderMetrics()),
+    respond: (reply) => reply.type(METRICS_CONTENT_TYPE).send(parts.renderMetrics()),
   });
 
   operatorRoute(app, 'GET /version', {
@@ -86,7 +84,7 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
       body: Version,
       examples: { version: ['Version', { version: '1.2.3', role: 'all' }] },
     },
-    respond: (reply) => reply.header('cache-control', 'no-store').send({ version: parts.version, role: parts.role }),
+    respond: (reply) => reply.send({ version: parts.version, role: parts.role }),
   });
 }
 
@@ -129,5 +127,8 @@ interface OperatorRoute extends RouteSchema {
 }
 
 function operatorRoute(app: FastifyInstance, name: RouteName, { respond, ...schema }: OperatorRoute): void {
-  app.route({ ...routeOptions(name, schema, OPERATIONS), handler: (_request, reply) => respond(reply) });
+  app.route({
+    ...routeOptions(name, schema, OPERATIONS),
+    handler: (_request, reply) => respond(reply.header('cache-control', 'no-store')),
+  });
 }

@@ -14,21 +14,7 @@ import { optionalParameter } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, raw, RefusedError, rowJson } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
-import {
-  anyJson,
-  count,
-  flag,
-  list,
-  mapOf,
-  object,
-  oneOf,
-  text,
-  textOrNull,
-  time,
-  timeOrNull,
-  Type,
-  uuid,
-} from '../schema.ts';
+import { count, flag, list, mapOf, object, oneOf, orNull, text, time, Type, uuid } from '../schema.ts';
 import { tenantRoute } from '../route-kinds.ts';
 
 const PlannedProperties = object('PlannedProperties', 'A schema of properties, and the mode in which it is checked.', {
@@ -40,9 +26,10 @@ const PlannedProperties = object('PlannedProperties', 'A schema of properties, a
   ),
   description: Type.Optional(text('For people.')),
   schema: Type.Optional(
-    anyJson(
-      'A JSON Schema (2020-12) of the object that holds the properties. `"x-personal": true` marks personal data.',
-    ),
+    Type.Unknown({
+      description:
+        'A JSON Schema (2020-12) of the object that holds the properties. `"x-personal": true` marks personal data.',
+    }),
   ),
 });
 
@@ -85,13 +72,13 @@ const PlanBody = object(
 
 const versionFields = {
   version: count('Increases with each push; 0 if there is no plan.'),
-  created_at: timeOrNull('When it was pushed.'),
-  created_by: textOrNull('The id of the key or member that pushed it.'),
+  created_at: orNull(time('When it was pushed.')),
+  created_by: orNull(text('The id of the key or member that pushed it.')),
 };
 
 const CurrentPlan = object('CurrentPlan', 'A tracking plan.', {
   ...versionFields,
-  plan: anyJson('The plan, as `PUT /plan` takes it.'),
+  plan: Type.Unknown({ description: 'The plan, as `PUT /plan` takes it.' }),
 });
 
 const PushedPlan = object('PushedPlan', 'The result of a push.', {
@@ -113,7 +100,7 @@ const PlanVersions = object('PlanVersions', 'What was pushed.', {
 
 const PlanViolationSchema = object('PlanViolation', 'One way in which events violate the plan.', {
   version: count('The version of the plan that they violate.'),
-  event_name: textOrNull('The event; null for user properties and profile fields.'),
+  event_name: orNull(text('The event; null for user properties and profile fields.')),
   path: text('Where, without indexes: `items[].price`.'),
   message: text('What is wrong with it.'),
   count: count('How often: once per occurrence in each stored event.'),
@@ -157,7 +144,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: ApiParts): void 
     handler: async ({ tenantId, parameters }) => {
       const found = await plans.find(tenantPartsOf(tenantId), parameters.version ?? undefined);
       if (found !== undefined) return rowJson(CurrentPlan, { ...found, plan: raw(found.text) });
-      return parameters.version === null ? { ...NO_PLAN, plan: raw(EMPTY_PLAN) } : null;
+      return parameters.version === null ? { ...NO_PLAN, plan: raw(EMPTY_PLAN) } : undefined;
     },
   });
 

@@ -15,22 +15,8 @@ import { ERASURE_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFIL
 import { choiceParameter, cursor, limit, textParameter } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, type TimeText, timeText } from '../responses.ts';
-import {
-  anyJson,
-  count,
-  flag,
-  identifiersOf,
-  list,
-  mapOf,
-  nextCursor,
-  object,
-  oneOf,
-  time,
-  timeOrNull,
-  Type,
-  uuid,
-} from '../schema.ts';
-import { profileJson } from '../stored-json.ts';
+import { count, flag, list, mapOf, nextCursor, object, oneOf, orNull, time, Type, uuid } from '../schema.ts';
+import { identifiersOf, profileJson } from '../stored-json.ts';
 import { type Call, tenantRoute } from '../route-kinds.ts';
 import { newestPlan } from './catalogue.ts';
 import { EVENT_PAGE_EXAMPLES, EVENT_PARAMETERS, EventPage, listEvents } from './events.ts';
@@ -39,7 +25,7 @@ import { EVENT_PAGE_EXAMPLES, EVENT_PARAMETERS, EventPage, listEvents } from './
 const SEARCH_MS = 500;
 
 const PropertySource = object('PropertySource', 'A value, and the request that set it.', {
-  value: anyJson('The value, as on the profile.'),
+  value: Type.Unknown({ description: 'The value, as on the profile.' }),
   trace_id: uuid('The request that set it.'),
   received_at: time('When the server received that request.'),
 });
@@ -73,7 +59,7 @@ const ProfileMatch = object('ProfileMatch', 'A person that was found.', {
     'What matched the value: types of identifiers, or `name`; `id` if it is the id of the profile. Empty without a value.',
   ),
   profile: Profile,
-  last_event_at: Type.Optional(timeOrNull('With `include=last_event`: when its newest event happened.')),
+  last_event_at: Type.Optional(orNull(time('With `include=last_event`: when its newest event happened.'))),
 });
 
 const ProfileMatches = object('ProfileMatches', 'People that were found.', {
@@ -102,7 +88,6 @@ const Erased = object('Erased', 'The profile is gone.', {
 
 const PERSONAL = { profile_fields: ['city'], user_properties: [], events: { order_placed: ['card_holder'] } };
 
-/** In the path of everything about one profile. */
 export const PROFILE_PARAMS: Readonly<Record<string, TSchema>> = {
   id: uuid('Id of a profile. The id of a merged profile finds the surviving one.'),
 };
@@ -236,7 +221,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
     response: PROFILE_RESPONSE,
     handler: async ({ store, tenantId, id, parameters }) => {
       const profile = await store.profile(tenantId, id);
-      return profile === undefined ? null : profileJson(profile, parameters.provenance === '1');
+      return profile && profileJson(profile, parameters.provenance === '1');
     },
   });
 
@@ -255,7 +240,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
     handler: async ({ store, tenantId, id, traceId, now, by }) => {
       const personal = personalDataIn(await newestPlan(parts.keyStore.plans, tenantId).catch(noneIfUnusable));
       const isKnown = await store.erase(tenantId, id, { traceId, at: now, by });
-      return isKnown ? { trace_id: traceId, personal: personal ?? undefined } : null;
+      return isKnown ? { trace_id: traceId, personal: personal ?? undefined } : undefined;
     },
   });
 
@@ -278,7 +263,7 @@ async function findProfile({ store, tenantId, parameters }: Call<typeof FIND_PAR
   }
   const normalised = await valueToMatch(type, parameters[type] ?? '', options);
   const profile = await store.findProfile(tenantId, type, normalised);
-  return profile === undefined ? null : profileJson(profile, parameters.provenance === '1');
+  return profile && profileJson(profile, parameters.provenance === '1');
 }
 
 export async function valueToMatch(type: IdentifierType, given: string, options: MatchOptions): Promise<string> {

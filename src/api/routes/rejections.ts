@@ -8,26 +8,11 @@ import type { FastifyInstance } from 'fastify';
 import { FORMATS } from '../../model.ts';
 import type { StoredRejection } from '../../store.ts';
 import { withoutIndexes, rejectionId } from '../../views/kept-rejections.ts';
-import { AT, KEY_ID, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
+import { AT, exampleOf, KEY_ID, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
 import { raw, rowJson } from '../responses.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
-import {
-  anyJson,
-  count,
-  flag,
-  list,
-  nextCursor,
-  object,
-  oneOf,
-  text,
-  time,
-  timeOrNull,
-  Type,
-  userIndex,
-  uuid,
-  uuidOrNull,
-} from '../schema.ts';
+import { count, flag, list, nextCursor, object, oneOf, orNull, text, time, Type, userIndex, uuid } from '../schema.ts';
 import { tenantRoute } from '../route-kinds.ts';
 
 const REASON_CHARACTERS_MAX = 1_000;
@@ -53,7 +38,7 @@ const Rejection = object('Rejection', 'One invalid user.', {
   received_at: time('When the server received it.'),
   message: text('The first rule that the user breaks.'),
   reason: text('The message without indexes.'),
-  payload: anyJson('The user as it was sent; its beginning, as a text, if it was cut.'),
+  payload: Type.Unknown({ description: 'The user as it was sent; its beginning, as a text, if it was cut.' }),
   payload_is_cut: flag(
     'Whether the payload is not what was sent: it was too large to keep whole, or not kept because a person was erased while the request was waiting.',
   ),
@@ -63,10 +48,10 @@ const Rejection = object('Rejection', 'One invalid user.', {
     Type.String(),
     'The names of its events, each once, as far as they have one; none if the user is too large to be examined.',
   ),
-  resubmitted_at: timeOrNull(
-    'When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not.',
+  resubmitted_at: orNull(
+    time('When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not.'),
   ),
-  accepted_by: uuidOrNull('The trace_id of the retry in which it was accepted.'),
+  accepted_by: orNull(uuid('The trace_id of the retry in which it was accepted.')),
 });
 
 const RejectionPage = object('RejectionPage', 'Invalid users.', {
@@ -107,7 +92,7 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: ApiParts): 
           'Rejected users',
           {
             rejections: [
-              {
+              exampleOf(Rejection, {
                 id: rejectionId(TRACE_ID, 1),
                 trace_id: TRACE_ID,
                 userIndex: 1,
@@ -115,13 +100,10 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: ApiParts): 
                 message: NO_IDENTIFIER,
                 reason: NO_IDENTIFIER,
                 payload: PARTLY_VALID_REQUEST.users[1],
-                payload_is_cut: false,
                 key_id: KEY_ID,
                 format: 'sluice',
                 event_names: ['page_viewed'],
-                resubmitted_at: null,
-                accepted_by: null,
-              },
+              }),
             ],
             next_cursor: null,
           },

@@ -20,25 +20,12 @@ import { changesBetween, type Patch, parsePatch, sharedIdentifiers } from '../..
 import { type PlanCheck, PlanChecks } from '../../resubmit/plan-checks.ts';
 import type { PredictedUser as PredictedUserData, RejectionFilter, Store, StoredRejection } from '../../store.ts';
 import { rejectionId, withoutIndexes } from '../../views/kept-rejections.ts';
-import { CHECK_RESPONSE, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
-import { PredictedUser, predictedUserJson } from '../ingest-operation.ts';
+import { exampleOf, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
+import { PREDICTED_EXAMPLE, PredictedUser, predictedUserJson } from '../ingest-operation.ts';
 import { membersOf, parseBody, readFilter, refuseEmptyRange } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, type JsonOf, raw, RefusedError } from '../responses.ts';
-import {
-  anyJson,
-  count,
-  flag,
-  list,
-  nextCursor,
-  object,
-  oneOf,
-  orNull,
-  requestBody,
-  text,
-  textOrNull,
-  Type,
-} from '../schema.ts';
+import { count, flag, list, nextCursor, object, oneOf, orNull, requestBody, text, Type } from '../schema.ts';
 import { tenantRoute } from '../route-kinds.ts';
 import { filterTimes, JOB, Job, jobJson, jobResponse } from './jobs.ts';
 import { REJECTION_FILTER } from './rejections.ts';
@@ -50,7 +37,6 @@ const CHECKED_MAX = 1_000;
 const CHECKED_PER_READ = 20;
 const SHOWN_MAX = 50;
 const REASONS_MAX = 20;
-const YIELD_AFTER_MS = 20;
 /** Limit of the valid users together: beyond it, no more are read. */
 const VALID_CHARACTERS_MAX = 1_048_576;
 
@@ -58,9 +44,10 @@ const ResubmitUser = requestBody(
   'ResubmitUser',
   'A rejected user, fixed by hand.',
   {
-    user: anyJson(
-      'The whole user, corrected: as in `users` of `POST /ingest/events`. For a user sent by a Segment SDK, the corrected message works too.',
-    ),
+    user: Type.Unknown({
+      description:
+        'The whole user, corrected: as in `users` of `POST /ingest/events`. For a user sent by a Segment SDK, the corrected message works too.',
+    }),
   },
   {
     user: [
@@ -86,7 +73,7 @@ const ResubmitRequest = requestBody(
       { description: 'Which rejected users; `{}` for all.', additionalProperties: false },
     ),
     patch: list(
-      anyJson('An operation: `op`, `path`, `value`, `from`.'),
+      Type.Unknown({ description: 'An operation: `op`, `path`, `value`, `from`.' }),
       'A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` converts a number or a boolean to a string.',
     ),
     dry_run: Type.Optional(flag('Only show what would happen to them.')),
@@ -101,8 +88,8 @@ const CheckedUser = object('CheckedUser', 'What would happen to one rejected use
     ['valid', 'still_rejected', 'cut'],
     '`cut`: it was too large to be kept whole, so it cannot be patched; send it whole to `POST /rejections/{id}/resubmit`.',
   ),
-  message: textOrNull('Why it would still be rejected.'),
-  user: anyJson('The user as it would be; null unless it is valid.'),
+  message: orNull(text('Why it would still be rejected.')),
+  user: Type.Unknown({ description: 'The user as it would be; null unless it is valid.' }),
   prediction: orNull(
     PredictedUser,
     'What would happen to profiles; null unless it is valid. A profile that would be created is named `new:` and the id of the rejection that would create it.',
@@ -137,41 +124,23 @@ const ResubmitPreview = object('ResubmitPreview', 'What would happen to rejected
   next_cursor: nextCursor,
 });
 
-const [EXAMPLE_USER] = CHECK_RESPONSE.users;
-
-const PREVIEW_EXAMPLE = {
+const PREVIEW_EXAMPLE = exampleOf(ResubmitPreview, {
   matched: 1,
   checked: 1,
   valid: 1,
-  still_rejected: 0,
-  cut: 0,
-  effects: {
-    users: 1,
-    new_profiles: 0,
-    merges: 0,
-    refusals: 0,
-    property_changes: 1,
-    events: 2,
-    duplicate_events: 0,
-    violations: 0,
-  },
-  pending_requests: 0,
-  reasons: [],
-  warnings: [],
+  effects: exampleOf(Effects, { users: 1, property_changes: 1, events: 2 }),
   users: [
-    {
+    exampleOf(CheckedUser, {
       id: rejectionId(TRACE_ID, 1),
       status: 'valid',
-      message: null,
       user: {
         identifiers: { first_name: 'Sam', anon_id: 'unknown-visitor' },
         events: PARTLY_VALID_REQUEST.users[1]?.events,
       },
-      prediction: { ...EXAMPLE_USER, userIndex: 1 },
-    },
+      prediction: { ...PREDICTED_EXAMPLE, userIndex: 1 },
+    }),
   ],
-  next_cursor: null,
-};
+});
 
 const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it would do.', {
   job: orNull(Job, 'Null for a dry run.'),
@@ -197,7 +166,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ApiParts): v
       if (user === undefined) throw new BadParameterError('user is required: the whole user, corrected');
       const [request = '', index = ''] = id.split('.');
       const rejection = await store.rejection(tenantId, request, Number(index));
-      if (rejection === undefined) return null;
+      if (rejection === undefined) return undefined;
       const fixed = fixedByHand(JSON.stringify(user), rejection, (await checks.of(tenantId))?.enforced);
       if (fixed.status === 'still_rejected')
         throw new BadParameterError(`the user is still not valid: ${fixed.message}`);
@@ -205,7 +174,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ApiParts): v
       const { userIndex } = rejection;
       const one = { traceId: rejection.traceId, userIndex, user: fixed.user, steps };
       const job = await store.resubmitUser(tenantId, one, { traceId, at: now, by });
-      if (job === 'unknown') return null;
+      if (job === 'unknown') return undefined;
       if (job === 'already')
         throw new RefusedError('conflict', 'this rejected user was resubmitted before, or accepted in a retry');
       return jobJson(job);
@@ -249,7 +218,6 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ApiParts): v
   });
 }
 
-/** For a payload that was cut when it was stored: the whole user is new. */
 const WHOLE = [{ op: 'replace', path: '' }];
 
 /** What is received after the call is not what its author has seen. */
@@ -304,7 +272,12 @@ export async function previewResubmit(
       .map(([message, users]) => ({ message, users: users.length }))
       .sort((a, b) => b.users - a.users)
       .slice(0, REASONS_MAX),
-    warnings: matched > 1 ? sharedIdentifiers(patch).map(sharedIdentifierWarning) : [],
+    warnings:
+      matched > 1
+        ? sharedIdentifiers(patch).map(
+            (path) => `the patch gives every user the same ${path}: all of them would become one person`,
+          )
+        : [],
     users: [...rejected, ...cut, ...valid].slice(0, SHOWN_MAX).map((user) => {
       const id = idOf(user.rejection);
       const prediction = byId.get(id);
@@ -327,12 +300,10 @@ async function checkRejections(
   const checked: Checked[] = [];
   let next = cursor;
   let charactersLeft = VALID_CHARACTERS_MAX;
-  const yielder = new Yielder();
   const query = { ...filter, isResubmitted: false, limit: CHECKED_PER_READ };
   do {
     const page = await store.rejections(tenantId, { ...query, cursor: next });
     for (const rejection of page.rows) {
-      await yielder.yieldIfDue();
       const fixed = rejection.payloadIsCut
         ? { status: 'cut' as const }
         : fixUser(rejection.payload, patch, rejection, plan?.enforced);
@@ -342,17 +313,6 @@ async function checkRejections(
     next = page.nextCursor;
   } while (next !== null && checked.length < CHECKED_MAX && charactersLeft > 0);
   return { checked, nextCursor: next };
-}
-
-/** Lets other requests proceed when this one has used the thread for YIELD_AFTER_MS. */
-class Yielder {
-  #dueAt = performance.now() + YIELD_AFTER_MS;
-
-  async yieldIfDue(): Promise<void> {
-    if (performance.now() < this.#dueAt) return;
-    await setImmediate();
-    this.#dueAt = performance.now() + YIELD_AFTER_MS;
-  }
 }
 
 /** A prediction in terms of the rejection that it is of. */
@@ -374,10 +334,10 @@ async function predict(
   // A prediction names users, and the profiles that they would create, by their index.
   const nameOf = (profile: string): string =>
     profile.replace(/^new:(\d+)$/, (_, index: string) => `new:${idOf((valid[Number(index)] as ValidUser).rejection)}`);
-  const yielder = new Yielder();
   const predicted: Predicted[] = [];
-  for (const user of users) {
-    await yielder.yieldIfDue();
+  for (const [index, user] of users.entries()) {
+    // Other requests go on meanwhile.
+    if (index % CHECKED_PER_READ === 0) await setImmediate();
     const { rejection, user: json } = valid[user.userIndex] as ValidUser;
     predicted.push({
       ...user,
@@ -410,8 +370,4 @@ function effectsOf(users: readonly Predicted[]): Static<typeof Effects> {
 
 function idOf({ traceId, userIndex }: StoredRejection): string {
   return rejectionId(traceId, userIndex);
-}
-
-function sharedIdentifierWarning(path: string): string {
-  return `the patch gives every user the same ${path}: all of them would become one person`;
 }

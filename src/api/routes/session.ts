@@ -15,7 +15,7 @@ import { isLongerThan } from '../../validation/characters.ts';
 import { textMembers } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { NO_CONTENT } from '../route-schema.ts';
-import { list, object, oneOf, text, textOrNull, time, Type } from '../schema.ts';
+import { list, object, oneOf, orNull, text, time, Type } from '../schema.ts';
 import { addressOf, clearSessionCookie, ownUrl, sessionTokenOf, setSessionCookie } from '../session-cookie.ts';
 import { BadParameterError, RefusedError, rowJson } from '../responses.ts';
 import { memberRoute, pageRoute, servedEnvironments } from '../route-kinds.ts';
@@ -44,7 +44,7 @@ const InvitationLook = object('InvitationLook', 'What an invitation is for.', {
     'For the first member of an account, for another one, or for a new password.',
   ),
   account_name: text('Of which account.'),
-  email: textOrNull('Who it is for; null if anyone with the link may use it.'),
+  email: orNull(text('Who it is for; null if anyone with the link may use it.')),
   expires_at: time('Until when it can be accepted.'),
 });
 

@@ -139,7 +139,6 @@ class StaticFile {
     this.#bytes = bytes;
   }
 
-  /** The caller has set `cache-control`. */
   async send(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const isLarge = this.#bytes.length >= COMPRESSED_BYTES_MIN;
     const encoding = isLarge ? chosenEncoding(request.headers['accept-encoding']) : 'identity';

@@ -6,27 +6,11 @@
 import type { FastifyInstance } from 'fastify';
 import { FORMATS } from '../../model.ts';
 import type { StoredTrace } from '../../store.ts';
-import { AT, KEY_ID, NO_IDENTIFIER, PROCESSED_AT, PROFILE_ID, TRACE_ID } from '../examples.ts';
+import { AT, exampleOf, KEY_ID, NO_IDENTIFIER, PROCESSED_AT, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import { choiceParameter, cursor, limit } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { rowJson } from '../responses.ts';
-import {
-  anyJson,
-  count,
-  list,
-  nextCursor,
-  object,
-  oneOf,
-  orNull,
-  text,
-  textOrNull,
-  time,
-  timeOrNull,
-  Type,
-  userIndex,
-  uuid,
-  uuidOrNull,
-} from '../schema.ts';
+import { count, list, nextCursor, object, oneOf, orNull, text, time, Type, userIndex, uuid } from '../schema.ts';
 import { include, type People, peopleOf, person, personOf } from '../stored-json.ts';
 import { tenantRoute } from '../route-kinds.ts';
 
@@ -36,10 +20,11 @@ const ofTrace = {
   trace_id: uuid('The request.'),
   status: oneOf(STATUSES, '`pending` from the 202 on, `processed` once it can be read back.'),
   received_at: time('When the server received it.'),
-  processed_at: timeOrNull('When it was processed; null while pending.'),
+  processed_at: orNull(time('When it was processed; null while pending.')),
   users_accepted: count('As the 202 said, and those that were resubmitted since.'),
   users_rejected: count('As the 202 said, without those that were resubmitted since.'),
-  duplicate_of: uuidOrNull(
+  duplicate_of: orNull(
+    Type.String({ format: 'uuid' }),
     'The earlier request with the same `Idempotency-Key` and body. Of this request, only users that the earlier one rejected and this one accepts are stored. Null if it is not a duplicate.',
   ),
   key_id: orNull(text('Id of a key.'), 'Its API key; null for a dead letter that is not kept any more.'),
@@ -61,7 +46,7 @@ const TracedUser = object('TracedUser', 'What happened to one user of a request.
     ['accepted', 'rejected'],
     'As the 202 said; `accepted` once a rejected user was fixed and resubmitted.',
   ),
-  profile_id: uuidOrNull('The profile as it is now; null while there is none.'),
+  profile_id: orNull(uuid('The profile as it is now; null while there is none.')),
   events: count('Events that are stored.'),
   duplicate_events: Type.Optional(count('Events that were stored before, by `$event_id`.')),
   merged: list(
@@ -69,11 +54,11 @@ const TracedUser = object('TracedUser', 'What happened to one user of a request.
     'Merges that this user caused and that were not undone.',
   ),
   warnings: list(Type.String(), 'Notes that you may want to act on.'),
-  message: textOrNull('Why the user was rejected; null if it was not.'),
+  message: orNull(text('Why the user was rejected; null if it was not.')),
   resubmitted: Type.Optional(
     object('Resubmission', 'How a rejected user was fixed and resubmitted.', {
       at: time('When it was stored.'),
-      by: anyJson('The key or member that did it: `key_id` or `member_id`.'),
+      by: Type.Unknown({ description: 'The key or member that did it: `key_id` or `member_id`.' }),
       job_id: uuid('The job.'),
       patch: list(
         Type.Object({
@@ -94,38 +79,24 @@ const Trace = object('Trace', 'What happened to a request.', {
   users: list(TracedUser, 'What happened to each user.'),
 });
 
-const NUMBERS = {
+const EXAMPLE = {
   trace_id: TRACE_ID,
   status: 'processed',
   received_at: AT,
   processed_at: PROCESSED_AT,
   users_accepted: 1,
   users_rejected: 1,
-};
-
-const TRACE_PAGE = {
-  traces: [{ ...NUMBERS, events: 2, duplicate_of: null, key_id: KEY_ID }],
-  next_cursor: null,
-};
-
-const TRACE = {
-  ...NUMBERS,
-  duplicate_of: null,
   key_id: KEY_ID,
+};
+const TRACE_PAGE = { traces: [exampleOf(TraceSummary, { ...EXAMPLE, events: 2 })], next_cursor: null };
+const TRACE = exampleOf(Trace, {
+  ...EXAMPLE,
   format: 'sluice',
   users: [
-    { userIndex: 0, status: 'accepted', profile_id: PROFILE_ID, events: 2, merged: [], warnings: [], message: null },
-    {
-      userIndex: 1,
-      status: 'rejected',
-      profile_id: null,
-      events: 0,
-      merged: [],
-      warnings: [],
-      message: NO_IDENTIFIER,
-    },
+    exampleOf(TracedUser, { status: 'accepted', profile_id: PROFILE_ID, events: 2 }),
+    exampleOf(TracedUser, { userIndex: 1, status: 'rejected', message: NO_IDENTIFIER }),
   ],
-};
+});
 
 export function registerTraceRoutes(app: FastifyInstance, parts: ApiParts): void {
   tenantRoute(app, parts, 'GET /traces', {
@@ -159,8 +130,7 @@ export function registerTraceRoutes(app: FastifyInstance, parts: ApiParts): void
     response: { description: 'The trace.', body: Trace, examples: { trace: ['A processed request', TRACE] } },
     handler: async ({ store, tenantId, id, parameters }) => {
       const trace = await store.trace(tenantId, id);
-      if (trace === undefined) return null;
-      return traceJson(trace, await peopleOf(store, tenantId, parameters.include !== null, trace.users));
+      return trace && traceJson(trace, await peopleOf(store, tenantId, parameters.include !== null, trace.users));
     },
   });
 }
