@@ -394,9 +394,9 @@ export interface LedgerHour {
   readonly users: LedgerSums;
   readonly events: LedgerSums;
   /** Users that failed validation; not part of the sums, since their response said so. */
-  readonly rejectedUsers: number;
+  readonly usersRejected: number;
   /** Those of them that were fixed and resubmitted: since then they are part of the sums. */
-  readonly resubmittedUsers: number;
+  readonly usersResubmitted: number;
   /** Events that clients reported to have dropped before sending. They were never received, and are in no sum. */
   readonly droppedByClients: number;
 }

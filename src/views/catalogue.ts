@@ -149,12 +149,7 @@ export function exampleOf(value: unknown): string | undefined {
   if (typeof value !== 'string' || value === '') return undefined;
   if (value.length <= EXAMPLE_CHARACTERS_MAX) return value;
   // A character of two units must not be cut in half.
-  const end = isHighSurrogate(value.charCodeAt(EXAMPLE_CHARACTERS_MAX - 2)) ? 2 : 1;
-  return `${value.slice(0, EXAMPLE_CHARACTERS_MAX - end)}…`;
-}
-
-function isHighSurrogate(unit: number): boolean {
-  return unit >= 0xd800 && unit < 0xdc00;
+  return `${value.slice(0, EXAMPLE_CHARACTERS_MAX - 1).replace(/[\ud800-\udbff]$/, '')}…`;
 }
 
 function addProperty(before: KeptProperty | undefined, seen: Observation['properties'][number]): KeptProperty {

@@ -60,12 +60,8 @@ export function arrivalCursorOf({ storeId, historyId }: CursorIssuer, ...numbers
   return encoded([ARRIVALS, storeId + (historyId ?? ''), ...numbers]);
 }
 
-interface ArrivalCursor extends CursorIssuer {
-  readonly numbers: readonly number[];
-}
-
 /** Throws `BadCursorError` unless `arrivalCursorOf` could have made it, of whatever store. */
-export function arrivalCursorIn(cursor: string): ArrivalCursor {
+export function arrivalCursorIn(cursor: string): CursorIssuer & { readonly numbers: readonly number[] } {
   const [name, issuer = '', ...words] = decoded(cursor, malformedCursor);
   const [, storeId, historyId = null] = ISSUER.exec(issuer) ?? [];
   const numbers = words.map(numberIn);

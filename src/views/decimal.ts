@@ -38,7 +38,6 @@ export class Decimal {
     return scale === this.#scale ? this.#units : this.#units * 10n ** BigInt(scale - this.#scale);
   }
 
-  /** All digits, without an exponent. */
   toString(): string {
     if (this.#scale === 0) return String(this.#units);
     const sign = this.#units < 0n ? '-' : '';

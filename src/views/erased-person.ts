@@ -13,17 +13,14 @@ import { parseJson } from '../json/parse.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NormalisedKey } from '../model.ts';
 import type { IdentifierRow } from './profile.ts';
 
-/** The keys of all identifiers of a person. */
 export function erasedKeys(identifiers: readonly IdentifierRow[]): MatchKey[] {
   return identifiers.map(({ type, value, raw }) => ({ type, value, raw: raw ?? value }));
 }
 
-/** A match key as one text. */
 export function nameOfKey({ type, value }: NormalisedKey): string {
   return `${IDENTIFIER_TYPES.indexOf(type)}:${value}`;
 }
 
-/** Whether one of these keys is a string in JSON, which may be cut off. */
 export function textTest(keys: readonly MatchKey[]): (json: string) => boolean {
   const values = new Set(
     keys.flatMap(({ value, raw }) => [value, raw].map((one) => JSON.stringify(one).toLowerCase())),
@@ -103,14 +100,8 @@ function textOfToken(token: string): string {
   }
 }
 
-interface FoundText {
-  readonly text: string;
-  /** Whether an identifier is expected here. */
-  readonly isExpected: boolean;
-}
-
-/** Strings, numbers and names of members. Not recursive. */
-function* textsIn(user: unknown): Generator<FoundText, void, undefined> {
+/** Strings, numbers and names of members, and whether an identifier is expected there. Not recursive. */
+function* textsIn(user: unknown): Generator<{ readonly text: string; readonly isExpected: boolean }, void, undefined> {
   const identifiers = memberOf(user, 'identifiers');
   const open: { readonly value: unknown; readonly isExpected: boolean }[] = [{ value: user, isExpected: false }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -135,13 +126,8 @@ function isIdentifierName(name: string): boolean {
   return letters === 'identifiers' || IDENTIFIER_NAMES.has(letters);
 }
 
-interface GivenIdentifier {
-  readonly type: IdentifierType;
-  readonly value: string | number;
-}
-
 /** Identifiers of a user in our own format, or of a Segment message; numbers too, for which it may have been rejected. */
-function identifiersIn(user: unknown): GivenIdentifier[] {
+function identifiersIn(user: unknown) {
   const identifiers = memberOf(user, 'identifiers');
   const given: (readonly [IdentifierType, unknown])[] = IDENTIFIER_TYPES.map((type) => [
     type,

@@ -13,7 +13,6 @@ import { startOf } from './sums.ts';
 
 export interface CountedBucket {
   readonly tenant: number;
-  /** In milliseconds. */
   readonly width: number;
   readonly start: number;
   readonly eventName: string;
@@ -22,7 +21,6 @@ export interface CountedBucket {
   revenue: Decimal;
 }
 
-/** Where an event is counted. */
 export type Bucket = Pick<CountedBucket, 'width' | 'start' | 'eventName' | 'currency'>;
 
 /** A minute, and the hour that it is part of. */
@@ -30,7 +28,6 @@ interface Minute extends CountedBucket {
   readonly hour: CountedBucket;
 }
 
-/** By currency, then name. */
 type MinutesOfStart = Map<CountedCurrency, Map<string, Minute>>;
 
 const NOTHING = { events: 0, revenue: Decimal.ZERO };
@@ -47,7 +44,6 @@ export function compareBuckets(a: CountedBucket, b: CountedBucket): number {
 }
 
 export class EventCounts {
-  /** By tenant, then start. */
   readonly #minutes = new Map<number, Map<number, MinutesOfStart>>();
   readonly #hours = new Map<string, CountedBucket>();
   readonly #listed: Minute[] = [];
@@ -82,22 +78,17 @@ export class EventCounts {
     const hourStart = startOf(start, HOUR_MS);
     // A currency has no space in it.
     const hourName = `${tenant} ${hourStart} ${currency} ${eventName}`;
-    let hour = this.#hours.get(hourName);
-    if (hour === undefined) {
-      hour = { tenant, width: HOUR_MS, start: hourStart, eventName, currency, ...NOTHING };
-      this.#hours.set(hourName, hour);
-    }
+    const newHour = { tenant, width: HOUR_MS, start: hourStart, eventName, currency, ...NOTHING };
+    const hour = this.#hours.getOrInsert(hourName, newHour);
     const minute = { tenant, width: MINUTE_MS, start, eventName, currency, ...NOTHING, hour };
     this.#listed.push(minute);
-    const starts = this.#minutes.get(tenant) ?? new Map<number, MinutesOfStart>();
-    const currencies: MinutesOfStart = starts.get(start) ?? new Map();
-    const names = currencies.get(currency) ?? new Map<string, Minute>();
-    this.#minutes.set(tenant, starts.set(start, currencies.set(currency, names.set(eventName, minute))));
+    const starts = this.#minutes.getOrInsertComputed(tenant, () => new Map<number, MinutesOfStart>());
+    const currencies = starts.getOrInsertComputed(start, () => new Map<CountedCurrency, Map<string, Minute>>());
+    currencies.getOrInsertComputed(currency, () => new Map<string, Minute>()).set(eventName, minute);
     return minute;
   }
 }
 
-/** Of an event, what is counted. */
 export type CountedEvent = Pick<EventToStore, 'timestamp' | 'name' | 'revenue' | 'currency'>;
 
 const WIDTH_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
@@ -111,25 +102,13 @@ export interface CountRow {
   readonly revenue: string;
 }
 
-/** Which stored buckets a question is about. */
-interface CountRange {
-  readonly width: number;
-  /** From (inclusive) to (exclusive). */
-  readonly from: number;
-  readonly to: number;
-}
-
 /**
- * Every bucket that has a part in the range is given whole: a range that begins or ends within a bucket is widened to
- * it.
+ * Which stored buckets a query is about. Every bucket that has a part in the range is given whole: a range that begins or
+ * ends within a bucket is widened to it.
  */
-export function countRange({ interval, from, to }: CountQuery): CountRange {
+export function countRange({ interval, from, to }: CountQuery) {
   const width = WIDTH_MS[interval];
-  return {
-    width: Math.min(width, HOUR_MS),
-    from: startOf(from, width),
-    to: Math.ceil(to / width) * width,
-  };
+  return { width: Math.min(width, HOUR_MS), from: startOf(from, width), to: Math.ceil(to / width) * width };
 }
 
 interface Sums {
@@ -142,15 +121,15 @@ export function countBuckets({ interval }: CountQuery, rows: readonly CountRow[]
   const buckets = new Map<number, Map<string | null, Sums>>();
   for (const row of rows) {
     const start = interval === 'day' ? startOf(row.start, DAY_MS) : row.start;
-    const names = buckets.get(start) ?? new Map<string | null, Sums>();
-    buckets.set(start, names);
-    const sums = names.get(row.eventName) ?? { events: 0, revenue: new Map() };
-    names.set(row.eventName, sums);
-    addRow(sums, row);
+    const names = buckets.getOrInsertComputed(start, () => new Map<string | null, Sums>());
+    addRow(names.getOrInsert(row.eventName, { events: 0, revenue: new Map() }), row);
   }
   const starts = [...buckets].sort(([a], [b]) => a - b);
   return starts.flatMap(([start, names]) => {
-    const sorted = interval === 'day' ? [...names].sort(([a], [b]) => compareTexts(a ?? '', b ?? '')) : [...names];
+    // As stores order texts: by their bytes.
+    const byName = ([a]: [string | null, Sums], [b]: [string | null, Sums]): number =>
+      Buffer.compare(Buffer.from(a ?? ''), Buffer.from(b ?? ''));
+    const sorted = interval === 'day' ? [...names].sort(byName) : [...names];
     return sorted.map(([eventName, sums]) => ({ start, eventName, events: sums.events, revenue: revenueOf(sums) }));
   });
 }
@@ -158,11 +137,9 @@ export function countBuckets({ interval }: CountQuery, rows: readonly CountRow[]
 function addRow(sums: Sums, { currency, events, revenue }: CountRow): void {
   sums.events += events;
   if (currency === NO_REVENUE) return;
-  const before = sums.revenue.get(currency) ?? { events: 0, revenue: Decimal.ZERO };
-  sums.revenue.set(currency, {
-    events: before.events + events,
-    revenue: before.revenue.plus(Decimal.of(revenue)),
-  });
+  const ofCurrency = sums.revenue.getOrInsert(currency, { ...NOTHING });
+  ofCurrency.events += events;
+  ofCurrency.revenue = ofCurrency.revenue.plus(Decimal.of(revenue));
 }
 
 /** Codes first, in their order. */
@@ -173,11 +150,6 @@ function revenueOf({ revenue }: Sums): CurrencySum[] {
     events: sum.events,
     revenue: currency === OTHER_CURRENCY ? null : sum.revenue.toNumber(),
   }));
-}
-
-/** As stores order texts: by their bytes. */
-function compareTexts(a: string, b: string): number {
-  return Buffer.compare(Buffer.from(a), Buffer.from(b));
 }
 
 /** A row of the counts. Each writer has some of its own, by shard. */

@@ -11,7 +11,6 @@
 import type { NodeNumber } from '../model.ts';
 import type { KeyHash } from './keyed-hash.ts';
 
-/** Powers of two. */
 const FIRST_SLOTS = 2 ** 14;
 const SLOTS_MAX = 2 ** 21;
 const WAYS = 4;

@@ -9,13 +9,10 @@ import { LIMITS, type NodeNumber, type Origin } from '../model.ts';
 import type { PropertyUpdateToStore, UserToStore } from '../store-writer.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 
-/** The users that went to each node. */
 export type Visits = Map<NodeNumber, UserToStore[]>;
 
 export function addVisit(visits: Visits, node: NodeNumber, user: UserToStore): void {
-  const others = visits.get(node);
-  if (others === undefined) visits.set(node, [user]);
-  else others.push(user);
+  visits.getOrInsertComputed(node, () => []).push(user);
 }
 
 const NOTHING: Values = {};
@@ -46,7 +43,6 @@ export function groupsIn(text: string | null | undefined): readonly Group[] {
   return typeof text === 'string' ? (parseExact(text) as readonly Group[]) : NO_GROUPS;
 }
 
-/** The groups after these users. */
 export function foldedGroups(before: readonly Group[], visits: readonly UserToStore[]): readonly Group[] {
   const updates = [];
   for (const { origin, propertyUpdate } of visits) {

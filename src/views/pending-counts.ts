@@ -18,7 +18,7 @@ export interface PendingMinute {
   readonly start: number;
   users: number;
   events: number;
-  rejectedUsers: number;
+  usersRejected: number;
 }
 
 interface PendingResult {
@@ -101,9 +101,7 @@ export class PendingCounts {
   }
 
   #chunksOf(partition: number): Map<number, readonly PendingMinute[]> {
-    let kept = this.#kept.get(partition);
-    if (kept === undefined) this.#kept.set(partition, (kept = new Map()));
-    return kept;
+    return this.#kept.getOrInsertComputed(partition, () => new Map<number, readonly PendingMinute[]>());
   }
 
   #keep(kept: Map<number, readonly PendingMinute[]>, { first, minutes }: Chunk): void {
@@ -147,11 +145,10 @@ class Chunk {
   add({ tenantId, receivedAt, userCount, eventCount, rejections }: LogHeader): void {
     const start = startOf(receivedAt, MINUTE_MS);
     const key = `${start} ${tenantId}`;
-    const minute = this.#minutes.get(key) ?? { tenantId, start, users: 0, events: 0, rejectedUsers: 0 };
-    this.#minutes.set(key, minute);
+    const minute = this.#minutes.getOrInsert(key, { tenantId, start, users: 0, events: 0, usersRejected: 0 });
     minute.users += userCount - rejections.length;
     minute.events += eventCount;
-    minute.rejectedUsers += rejections.length;
+    minute.usersRejected += rejections.length;
     this.#records += 1;
   }
 }

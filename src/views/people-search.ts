@@ -24,7 +24,6 @@ import {
 import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
 import type { IdentifierRow } from './profile.ts';
 
-/** Profile fields that hold a name. */
 export const NAME_FIELDS = ['first_name', 'last_name', 'name', 'full_name'] as const;
 
 /** Limit of all values of the people on a page, in UTF-16 units; the person that exceeds it is still returned. */
@@ -54,14 +53,6 @@ interface PeopleSource {
    */
   step(before: NodeNumber, room: number, until: number): Promise<Step>;
 }
-
-/** Where a page begins: after so many exact matches, below this number. */
-interface Start {
-  readonly exactGiven: number;
-  readonly before: NodeNumber;
-}
-
-const FROM_THE_TOP: Start = { exactGiven: 0, before: Number.MAX_SAFE_INTEGER };
 
 export async function searchPeople(source: PeopleSource, query: PeopleQuery): Promise<PeoplePage> {
   const { text, property } = query;
@@ -97,8 +88,9 @@ export async function searchPeople(source: PeopleSource, query: PeopleQuery): Pr
   }
 }
 
-function startIn(scope: CursorScope, cursor: string | null): Start {
-  if (cursor === null) return FROM_THE_TOP;
+/** Where a page begins: after so many exact matches, below this number. */
+function startIn(scope: CursorScope, cursor: string | null): { exactGiven: number; before: NodeNumber } {
+  if (cursor === null) return { exactGiven: 0, before: Number.MAX_SAFE_INTEGER };
   const [exactGiven = 0, before = 0] = scopedNumbersOf('people', scope, cursor, 2);
   return { exactGiven: Math.max(0, exactGiven), before };
 }
@@ -112,9 +104,7 @@ async function exactMatches(source: PeopleSource, { text, exact, property }: Peo
   const people = new Map<string, { matched: MatchedBy[]; profile: StoredProfile }>();
   for (const [by, profile] of found) {
     if (profile === undefined || !hasProperty(profile, property)) continue;
-    const person = people.get(profile.id) ?? { matched: [], profile };
-    people.set(profile.id, person);
-    person.matched.push(by);
+    people.getOrInsert(profile.id, { matched: [], profile }).matched.push(by);
   }
   return [...people.values()];
 }
@@ -153,7 +143,6 @@ function hasProperty({ userProperties, profileFields }: StoredProfile, property:
   );
 }
 
-/** A text as it is, anything else as JSON: `pro`, `5`, `true`. */
 function comparableText(json: string): string {
   return json.startsWith('"') ? (JSON.parse(json) as string) : json;
 }

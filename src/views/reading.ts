@@ -11,14 +11,14 @@ import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
 import { lostAhead, missingRecords, type ProcessedLog } from '../log/continuity.ts';
 import { HOUR_MS, MINUTE_MS, type TenantId } from '../model.ts';
 import { PendingCounts, type PendingMinute } from './pending-counts.ts';
+import { NO_SUMS } from './received-sums.ts';
 import { startOf } from './sums.ts';
-import { OLDEST, withoutTenant, withTenant } from './cursor.ts';
+import { OLDEST, pageOf, withoutTenant, withTenant } from './cursor.ts';
 import { NOTHING_STORED, traceCursor, traceIdBefore, traceScope } from './trace.ts';
 import { uuidOf } from './uuid.ts';
 import {
   type Arrivals,
   type DeadLetter,
-  type LedgerHour,
   type LedgerReader,
   type LedgerSums,
   NO_HOURS,
@@ -49,7 +49,7 @@ const WAITING_RECORDS_MAX = 20_000;
 
 export function withPendingRecords(store: Store, log: LogReader): Store {
   const pendingCounts = new PendingCounts(log);
-  const traces = new TraceReading(store, log, pendingCounts);
+  const { trace, traces } = traceReading(store, log, pendingCounts);
   return {
     ...store,
     profiles: withOwnCursors((tenantId, query) => store.profiles(tenantId, query)),
@@ -68,8 +68,8 @@ export function withPendingRecords(store: Store, log: LogReader): Store {
       };
     },
     audit: withOwnCursors((tenantId, query) => store.audit(tenantId, query)),
-    trace: (tenantId, traceId) => traces.trace(tenantId, traceId),
-    traces: withOwnCursors((tenantId, query) => traces.traces(tenantId, query)),
+    trace,
+    traces: withOwnCursors(traces),
     rejections: withOwnCursors((tenantId, query) => store.rejections(tenantId, query)),
     listDeadLetters: withOwnCursors((tenantId, query) => store.listDeadLetters(tenantId, query)),
     jobs: withOwnCursors((tenantId, query) => store.jobs(tenantId, query)),
@@ -124,12 +124,10 @@ function withOwnCursors<Query extends PageRequest, Given extends Page<unknown> |
   };
 }
 
-/** A cursor of arrivals as the store gave it. Throws `BadCursorError` for one of another tenant. */
 function ownPlace(tenantId: TenantId, after: string): string {
   return after === OLDEST ? after : withoutTenant('arrivals', after, tenantId);
 }
 
-/** With cursors that only this tenant can use. */
 function arrivalsFor(tenantId: TenantId, { events, last, lastSequence }: Arrivals): Arrivals {
   return {
     events: events.map((event) => Object.assign(event, { cursor: withTenant(event.cursor, tenantId) })),
@@ -138,7 +136,6 @@ function arrivalsFor(tenantId: TenantId, { events, last, lastSequence }: Arrival
   };
 }
 
-/** A result of the store, and the records that the log has after the positions of the store. */
 async function readWithPending<Result extends Pick<Receipts, 'positions'>>(
   store: LedgerReader,
   pendingCounts: PendingCounts,
@@ -168,7 +165,6 @@ async function stillMissing(store: LedgerReader, log: LogReader, ledger: Process
   }
 }
 
-/** Requests of a tenant among the next `PENDING_RECORDS_MAX` records of each partition. */
 async function countPendingRequests(store: LedgerReader, log: LogReader, tenantId: TenantId): Promise<number> {
   const { positions } = await store.ledger(tenantId, NO_HOURS);
   const traceIds = new Set<string>();
@@ -194,15 +190,15 @@ function isWithin(
 
 function withPendingHours(ledger: StoredLedger, pending: readonly PendingMinute[]): StoredLedger {
   const byHour = new Map(ledger.hours.map((row) => [row.hour, row]));
-  for (const { start, users, events, rejectedUsers } of pending) {
+  for (const { start, users, events, usersRejected } of pending) {
     const hour = startOf(start, HOUR_MS);
-    const row = byHour.get(hour) ?? emptyHour(hour);
+    const row = byHour.get(hour) ?? { hour, ...EMPTY_HOUR };
     byHour.set(hour, {
       // Drops that clients reported stay as they are: the log may hold retries, and only the processor can tell.
       ...row,
       users: withPending(row.users, users),
       events: withPending(row.events, events),
-      rejectedUsers: row.rejectedUsers + rejectedUsers,
+      usersRejected: row.usersRejected + usersRejected,
     });
   }
   return { ...ledger, hours: [...byHour.values()].sort((a, b) => b.hour - a.hour) };
@@ -210,12 +206,12 @@ function withPendingHours(ledger: StoredLedger, pending: readonly PendingMinute[
 
 function withPendingMinutes({ minutes, positions }: Receipts, pending: readonly PendingMinute[]): Receipts {
   const byStart = new Map(minutes.map((minute) => [minute.start, minute]));
-  for (const { start, users, events, rejectedUsers } of pending) {
+  for (const { start, users, events, usersRejected } of pending) {
     const before = byStart.get(start) ?? { usersAccepted: 0, usersRejected: 0, eventsAccepted: 0 };
     byStart.set(start, {
       start,
       usersAccepted: before.usersAccepted + users,
-      usersRejected: before.usersRejected + rejectedUsers,
+      usersRejected: before.usersRejected + usersRejected,
       eventsAccepted: before.eventsAccepted + events,
     });
   }
@@ -226,85 +222,65 @@ function withPending(sums: LedgerSums, pending: number): LedgerSums {
   return { ...sums, received: sums.received + pending, pending: sums.pending + pending };
 }
 
-const EMPTY: LedgerSums = { received: 0, stored: 0, duplicates: 0, erased: 0, expired: 0, deadLetters: 0, pending: 0 };
-
-function emptyHour(hour: number): LedgerHour {
-  return { hour, users: EMPTY, events: EMPTY, rejectedUsers: 0, resubmittedUsers: 0, droppedByClients: 0 };
-}
+const EMPTY_HOUR = { users: NO_SUMS, events: NO_SUMS, usersRejected: 0, usersResubmitted: 0, droppedByClients: 0 };
 
 /**
  * The outcome of a request, from the moment of its 202: processed users from the store, pending ones from the log, and
  * dead letters from the log as well. A request that its log split into several records is pending until all of them are
  * processed.
  */
-class TraceReading {
-  readonly #store: TraceReader & LedgerReader;
-  readonly #log: LogReader;
-  readonly #pendingCounts: PendingCounts;
-
-  constructor(store: TraceReader & LedgerReader, log: LogReader, pendingCounts: PendingCounts) {
-    this.#store = store;
-    this.#log = log;
-    this.#pendingCounts = pendingCounts;
-  }
-
-  async trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
+function traceReading(store: TraceReader & LedgerReader, log: LogReader, pendingCounts: PendingCounts) {
+  async function trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
     const id = uuidOf(traceId);
     if (id === undefined) return undefined;
-    if (this.#log.splitsRequests) return this.#splitTrace(tenantId, id);
-    const processed = await this.#store.trace(tenantId, id);
+    if (log.splitsRequests) return splitTrace(tenantId, id);
+    const processed = await store.trace(tenantId, id);
     if (processed !== undefined) return processed;
-    const waiting = await this.#waitingRecords(tenantId, id);
+    const waiting = await waitingRecords(tenantId, id);
     if (waiting.length > 0) return pendingTrace(id, waiting, []);
     // The processor may have processed it between the two reads.
-    return (await this.#store.trace(tenantId, id)) ?? this.#deadLetterTrace(tenantId, id);
+    return (await store.trace(tenantId, id)) ?? deadLetterTrace(tenantId, id);
   }
 
   /**
    * If a request was split, some users may be processed and others not. The log is read first: what is processed
    * meanwhile is then seen twice, never missed.
    */
-  async #splitTrace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
-    const waiting = await this.#waitingRecords(tenantId, traceId);
-    const processed = await this.#store.trace(tenantId, traceId);
-    const deadLetters = await this.#deadLetterTrace(tenantId, traceId);
-    const rest = [
-      ...(waiting.length > 0 ? [pendingTrace(traceId, waiting, [])] : []),
-      ...(deadLetters ? [deadLetters] : []),
-    ];
-    return rest.reduce<StoredTrace | undefined>(
-      (known, more) => (known === undefined ? more : together(known, more)),
-      processed,
-    );
+  async function splitTrace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
+    const waiting = await waitingRecords(tenantId, traceId);
+    const processed = await store.trace(tenantId, traceId);
+    const deadLetters = await deadLetterTrace(tenantId, traceId);
+    const pending = waiting.length > 0 ? pendingTrace(traceId, waiting, []) : undefined;
+    const known = [processed, pending, deadLetters].filter((trace) => trace !== undefined);
+    return known.length === 0 ? undefined : known.reduce(together);
   }
 
-  /** The records of a request that the log has and the store has not. */
-  async #waitingRecords(tenantId: TenantId | null, traceId: string): Promise<LogHeader[]> {
-    const { positions } = await this.#store.ledger(tenantId, NO_HOURS);
+  async function waitingRecords(tenantId: TenantId | null, traceId: string): Promise<LogHeader[]> {
+    const { positions } = await store.ledger(tenantId, NO_HOURS);
     const waiting: LogHeader[] = [];
     let unreadable: LogCorruptError | undefined;
-    for (const partition of await this.#log.partitions()) {
+    for (const partition of await log.partitions()) {
       try {
-        const headers = await this.#log.find(partition, positions.get(partition) ?? 0, traceId);
+        const headers = await log.find(partition, positions.get(partition) ?? 0, traceId);
         waiting.push(...headers.filter((header) => tenantId === null || header.tenantId === tenantId));
       } catch (error) {
         if (!(error instanceof LogCorruptError)) throw error;
         unreadable ??= error;
       }
-      if (waiting.length > 0 && !this.#log.splitsRequests) break;
+      if (waiting.length > 0 && !log.splitsRequests) break;
     }
     if (waiting.length === 0 && unreadable !== undefined) throw unreadable;
     return waiting;
   }
 
   /** The log keeps dead letters until its retention ends, below the position up to which it is processed. */
-  async #deadLetterTrace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
-    const records = (await this.#store.deadLetters(DEAD_LETTERS_MAX)).filter(
+  async function deadLetterTrace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
+    const records = (await store.deadLetters(DEAD_LETTERS_MAX)).filter(
       (record) => record.traceId === traceId && (tenantId === null || record.tenantId === tenantId),
     );
     const [first] = records;
     if (first === undefined) return undefined;
-    const found = await Promise.all(records.map((record) => this.#traceOf(record)));
+    const found = await Promise.all(records.map(traceOf));
     const known = found.filter((trace) => trace !== undefined);
     if (known.length > 0) return known.reduce(together);
     const unknown = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
@@ -312,8 +288,14 @@ class TraceReading {
     return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, format, ...unknown };
   }
 
-  async #traceOf({ traceId, partition, position, failedAt, isErased }: DeadLetter): Promise<StoredTrace | undefined> {
-    const { headers } = await this.#log.headers(partition, position, 1);
+  async function traceOf({
+    traceId,
+    partition,
+    position,
+    failedAt,
+    isErased,
+  }: DeadLetter): Promise<StoredTrace | undefined> {
+    const { headers } = await log.headers(partition, position, 1);
     if (headers[0]?.traceId !== traceId) return undefined;
     if (!isErased) return pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]);
     return { ...pendingTrace(traceId, headers, [ERASED_WARNING]), status: 'processed', processedAt: failedAt };
@@ -324,60 +306,61 @@ class TraceReading {
    * is processed in the meantime is then seen twice, never missed. Limit: of a backlog beyond the newest
    * `WAITING_RECORDS_MAX` records, older requests are in the list only once they are processed.
    */
-  async traces(tenantId: TenantId, query: TraceQuery): Promise<Page<TraceSummary>> {
+  async function traces(tenantId: TenantId, query: TraceQuery): Promise<Page<TraceSummary>> {
     const scope = traceScope(tenantId, query);
     const before = traceIdBefore(scope, query.cursor);
-    const waiting = await this.#waitingRequests(tenantId, before, query.limit + 1);
-    const { rows: processed, nextCursor } = await this.#store.traces(tenantId, query);
+    const waiting = await waitingRequests(tenantId, before, query.limit + 1);
+    const { rows: processed, nextCursor } = await store.traces(tenantId, query);
     // Below the end of the store's page there may be stored requests in between.
     const end = nextCursor === null ? '' : traceIdBefore(scope, nextCursor);
     const byId = new Map(processed.map((row) => [row.traceId, row]));
     for (const [traceId, headers] of waiting) {
       if (traceId < end) continue;
-      if (byId.has(traceId) && !this.#log.splitsRequests) continue;
-      const isInPart = this.#log.splitsRequests ? await this.#store.trace(tenantId, traceId) : undefined;
+      if (byId.has(traceId) && !log.splitsRequests) continue;
+      const isInPart = log.splitsRequests ? await store.trace(tenantId, traceId) : undefined;
       const summary = withWaiting(traceId, headers, isInPart, byId.get(traceId));
       if (query.status !== null && query.status !== summary.status) byId.delete(traceId);
       else byId.set(traceId, summary);
     }
     const rows = [...byId.values()].sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
-    const given = rows.slice(0, query.limit);
-    const last = given.at(-1);
-    return {
-      rows: given,
-      nextCursor: rows.length > given.length && last ? traceCursor(scope, last.traceId) : nextCursor,
-    };
+    const page = pageOf(
+      rows,
+      query.limit,
+      (row) => row,
+      (row) => traceCursor(scope, row.traceId),
+    );
+    return { ...page, nextCursor: page.nextCursor ?? nextCursor };
   }
 
   /** The newest few below `before` of which the log has something that the store has not, or that became dead letters. */
-  async #waitingRequests(tenantId: TenantId, before: string, count: number): Promise<Map<string, LogHeader[]>> {
+  async function waitingRequests(tenantId: TenantId, before: string, count: number): Promise<Map<string, LogHeader[]>> {
     let newest = new Map<string, LogHeader[]>();
     const add = (header: LogHeader): void => {
       if (header.tenantId !== tenantId || header.traceId >= before) return;
-      const headers = newest.get(header.traceId);
-      if (headers === undefined) newest.set(header.traceId, [header]);
-      else headers.push(header);
+      newest.getOrInsertComputed(header.traceId, () => []).push(header);
       if (newest.size > 10 * count) newest = newestOf(newest, count);
     };
-    const { positions } = await this.#store.ledger(tenantId, NO_HOURS);
-    const { ends } = await this.#pendingCounts.countFrom(positions);
+    const { positions } = await store.ledger(tenantId, NO_HOURS);
+    const { ends } = await pendingCounts.countFrom(positions);
     for (const [partition, end] of ends) {
       for (let from = Math.max(positions.get(partition) ?? 0, end - WAITING_RECORDS_MAX); ; ) {
-        const { headers, next } = await this.#log.headers(partition, from, HEADERS_PER_READ);
+        const { headers, next } = await log.headers(partition, from, HEADERS_PER_READ);
         for (const header of headers) add(header);
         if (headers.length < HEADERS_PER_READ) break;
         from = next;
       }
     }
-    const deadLetters = (await this.#store.deadLetters(DEAD_LETTERS_MAX))
+    const deadLetters = (await store.deadLetters(DEAD_LETTERS_MAX))
       .filter((record) => record.tenantId === tenantId && record.traceId < before && !record.isErased)
       .sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
     for (const { partition, position, traceId } of deadLetters.slice(0, count)) {
-      const { headers } = await this.#log.headers(partition, position, 1);
+      const { headers } = await log.headers(partition, position, 1);
       for (const header of headers) if (header.traceId === traceId) add(header);
     }
     return newestOf(newest, count);
   }
+
+  return { trace, traces };
 }
 
 /** Both are of one request; where both have a user, the first counts. */

@@ -113,14 +113,13 @@ function sumsOf<Start extends string, Column extends string>(
   tenant: number,
   at: number,
 ): Record<'tenant' | Start | Column, number> {
-  const name = `${tenant} ${at}`;
-  const known = all.get(name);
-  if (known !== undefined) return known;
-  const zeros = Object.fromEntries(columns.map((column) => [column, 0]));
-  const sums = { tenant, [start]: at, ...zeros } as Record<'tenant' | Start | Column, number>;
-  all.set(name, sums);
-  return sums;
+  return all.getOrInsertComputed(`${tenant} ${at}`, () => {
+    const zeros = Object.fromEntries(columns.map((column) => [column, 0]));
+    return { tenant, [start]: at, ...zeros } as Record<'tenant' | Start | Column, number>;
+  });
 }
+
+export const NO_SUMS = { received: 0, stored: 0, duplicates: 0, erased: 0, expired: 0, deadLetters: 0, pending: 0 };
 
 /** The sums in columns such as `users_received`, without what is still in the log. */
 export function ledgerSumsOf(row: Readonly<Record<string, number | null>>, what: 'users' | 'events'): LedgerSums {

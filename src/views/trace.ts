@@ -68,7 +68,6 @@ interface TraceSources<Row extends TracedRecord> {
   standingMerges(node: NodeNumber, userIndex: number): readonly { from: NodeNumber; into: NodeNumber }[];
 }
 
-/** Undefined without records: it is not processed yet. */
 export function storedTrace<Row extends TracedRecord>(
   traceId: string,
   rows: readonly Row[],
@@ -85,7 +84,6 @@ export function storedTrace<Row extends TracedRecord>(
   };
 }
 
-/** A request in numbers, from its records and the first of them. */
 function processedRequest(first: RequestRecord, records: readonly RequestRecord[]) {
   return {
     status: 'processed' as const,
@@ -151,9 +149,10 @@ function usersOf<Row extends TracedRecord>(record: Row, sources: TraceSources<Ro
   const end = record.firstUserIndex + record.usersAccepted + record.usersRejected;
   for (let userIndex = record.firstUserIndex; userIndex < end; userIndex += 1) {
     const message = rejected.get(userIndex);
-    if (message !== undefined) users.push(rejectedUser(userIndex, message, noted.get(userIndex)));
-    else if (isCertain || stored.has(userIndex) || noted.has(userIndex)) {
-      const note = noted.get(userIndex);
+    const note = noted.get(userIndex);
+    if (message !== undefined) {
+      users.push({ userIndex, status: 'rejected', ...NOTHING_STORED, warnings: note?.warnings ?? [], message });
+    } else if (isCertain || stored.has(userIndex) || note !== undefined) {
       const user = acceptedUser(sources, userIndex, stored.get(userIndex), note);
       const isGone = hasLostEvents && user.events === 0 && !wasNeverStored(note);
       users.push(isGone ? { ...user, warnings: [...user.warnings, EVENTS_ARE_GONE] } : user);
@@ -222,10 +221,6 @@ function mergedBy(
 /** For a user of which nothing is stored: it was rejected, or is not processed yet. */
 export const NOTHING_STORED = { profileId: null, events: 0, duplicateEvents: 0, merged: [] } as const;
 
-function rejectedUser(userIndex: number, message: string, note: UserNote | undefined): TracedUser {
-  return { userIndex, status: 'rejected', ...NOTHING_STORED, warnings: note?.warnings ?? [], message };
-}
-
 /**
  * Records of all tenants that one page of the list looks at, of a tenant that sends little next to one that sends much. They
  * are read by trace_id, a UUID version 7, which begins with the time and has an index of all tenants together. A page may
@@ -245,7 +240,6 @@ export function traceCursor(scope: CursorScope, traceId: string): string {
   return scopedCursorOf('traces', scope, ...[0, 8, 16, 24].map((at) => Number.parseInt(hex.slice(at, at + 8), 16)));
 }
 
-/** The trace_id below which a page begins. Throws `BadCursorError`. */
 export function traceIdBefore(scope: CursorScope, cursor: string | null): string {
   if (cursor === null) return HIGHEST_TRACE_ID;
   const parts = scopedNumbersOf('traces', scope, cursor, 4);
@@ -292,7 +286,6 @@ export class TracePage {
   }
 }
 
-/** Summarises the records of one request. */
 function traceSummary(records: readonly SummarisedRecord[]): TraceSummary {
   const inOrder = records.toSorted((a, b) => a.firstUserIndex - b.firstUserIndex);
   const first = inOrder[0] as SummarisedRecord;

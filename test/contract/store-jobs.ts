@@ -102,8 +102,8 @@ export function storeJobsContract(open: OpenStore): void {
       const [hour, ...others] = hours;
       assert.ok(hour !== undefined && others.length === 0, 'everything was received in one hour');
       assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
-      const { users, events, rejectedUsers, resubmittedUsers } = hour;
-      return { users, events, rejectedUsers, resubmittedUsers };
+      const { users, events, usersRejected, usersResubmitted } = hour;
+      return { users, events, usersRejected, usersResubmitted };
     };
 
     test('a rejected user has its key, the names of its events, and is found by each of them', async () => {
@@ -201,7 +201,7 @@ export function storeJobsContract(open: OpenStore): void {
       const ledger = await totals();
       assert.deepEqual([ledger.users.received, ledger.users.stored], [3, 3]);
       assert.deepEqual([ledger.events.received, ledger.events.stored], [3, 3]);
-      assert.deepEqual([ledger.rejectedUsers, ledger.resubmittedUsers], [1, 1]);
+      assert.deepEqual([ledger.usersRejected, ledger.usersResubmitted], [1, 1]);
     });
 
     test('a job fixes all that match, each once, and says what is left and why', async () => {
@@ -239,7 +239,7 @@ export function storeJobsContract(open: OpenStore): void {
       const second = await jobOf(again.traceId);
       assert.deepEqual(second.counts, { resubmitted: 0, stillRejected: 2, already: 300, cut: 1, failed: 0 });
       const ledger = await totals();
-      assert.deepEqual([ledger.users.received, ledger.resubmittedUsers, ledger.rejectedUsers], [300, 300, 303]);
+      assert.deepEqual([ledger.users.received, ledger.usersResubmitted, ledger.usersRejected], [300, 300, 303]);
       const none = { filter: { ...ANY, reason: 'no such reason' }, patch: setUserId('x') };
       assert.equal(await under.store.resubmitAll(TENANT, none, audit()), undefined);
       assert.equal(await under.store.resubmitAll('acct_unknown/production', none, audit()), undefined);

@@ -381,8 +381,8 @@ function storeProfilesContract(open: OpenStore): void {
       const { hours, positions } = await under.store.ledger(TENANT, { from: null, to: null });
       assert.deepEqual([...positions], [[0, 4]]);
       assert.deepEqual(
-        hours.map(({ hour, users: { received, stored, duplicates }, events, rejectedUsers }) => [
-          [hour, rejectedUsers],
+        hours.map(({ hour, users: { received, stored, duplicates }, events, usersRejected }) => [
+          [hour, usersRejected],
           [received, stored, duplicates],
           [events.received, events.stored, events.duplicates],
         ]),

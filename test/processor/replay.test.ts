@@ -52,11 +52,11 @@ suite('A history of 2,500 mixed records', () => {
         t.diagnostic(`${lines} lines are the same`);
         const { hours } = await one.ledger(null, { from: null, to: null });
         const totals = { received: 0, stored: 0, duplicates: 0, rejected: 0 };
-        for (const { events, rejectedUsers } of hours) {
+        for (const { events, usersRejected } of hours) {
           totals.received += events.received;
           totals.stored += events.stored;
           totals.duplicates += events.duplicates;
-          totals.rejected += rejectedUsers;
+          totals.rejected += usersRejected;
         }
         t.diagnostic(JSON.stringify(totals));
         assert.equal(

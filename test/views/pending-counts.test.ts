@@ -56,12 +56,12 @@ class GrowingLog {
 
 function sumsOf(minutes: Iterable<PendingMinute>): Map<string, number[]> {
   const sums = new Map<string, number[]>();
-  for (const { tenantId, start, users, events, rejectedUsers } of minutes) {
+  for (const { tenantId, start, users, events, usersRejected } of minutes) {
     const key = `${start} ${tenantId}`;
     const before = sums.get(key) ?? [0, 0, 0];
     sums.set(
       key,
-      [users, events, rejectedUsers].map((more, at) => more + (before[at] as number)),
+      [users, events, usersRejected].map((more, at) => more + (before[at] as number)),
     );
   }
   return new Map([...sums].sort(([a], [b]) => (a < b ? -1 : 1)));
@@ -74,7 +74,7 @@ function directly(log: GrowingLog): Map<string, number[]> {
       start: Math.floor(receivedAt / 60_000) * 60_000,
       users: userCount - rejections.length,
       events: eventCount,
-      rejectedUsers: rejections.length,
+      usersRejected: rejections.length,
     })),
   );
 }

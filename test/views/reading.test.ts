@@ -253,7 +253,7 @@ suite('Reading what is still in the log', () => {
     await appendAll(folder, entries);
     const { hours } = await reading.ledger(TENANT, ALL);
     assert.deepEqual(
-      hours.map(({ hour, users, events, rejectedUsers }) => [hour, users.pending, events.pending, rejectedUsers]),
+      hours.map(({ hour, users, events, usersRejected }) => [hour, users.pending, events.pending, usersRejected]),
       [
         [START + 3_600_000, 1, 1, 0],
         [START, 1, 2, 1],

@@ -8,6 +8,8 @@
 import type { FastifyInstance } from 'fastify';
 import { HOUR_MS } from '../../model.ts';
 import type { LedgerSums } from '../../store.ts';
+import { NO_SUMS } from '../../views/received-sums.ts';
+import { exampleOf } from '../examples.ts';
 import { refuseEmptyRange, timeParameter } from '../parameters.ts';
 import { rowJson } from '../responses.ts';
 import type { ApiParts } from '../parts.ts';
@@ -58,26 +60,14 @@ const Ledger = object('Ledger', 'Every event is accounted for.', {
   ),
 });
 
-const ALL_STORED = { duplicates: 0, erased: 0, expired: 0, dead_letters: 0, pending: 0, difference: 0 };
-const USERS = { received: 3, stored: 3, ...ALL_STORED };
-const EVENTS = { received: 4, stored: 4, ...ALL_STORED };
-const LEDGER = {
+const USERS = exampleOf(LedgerSums, { received: 3, stored: 3 });
+const EVENTS = exampleOf(LedgerSums, { received: 4, stored: 4 });
+const HOUR = { hour: '2026-11-14T09:00:00.000Z', users: USERS, events: EVENTS, users_rejected: 1 };
+const LEDGER = exampleOf(Ledger, {
   balanced: true,
-  missing_records: 0,
-  lost_records: 0,
-  warnings: [],
-  hours: [
-    {
-      hour: '2026-11-14T09:00:00.000Z',
-      users: USERS,
-      events: EVENTS,
-      users_rejected: 1,
-      users_resubmitted: 0,
-      dropped_by_clients: 0,
-    },
-  ],
+  hours: [exampleOf(LedgerHour, HOUR)],
   totals: { users: USERS, events: EVENTS, dropped_by_clients: 0 },
-};
+});
 
 export function registerLedgerRoutes(app: FastifyInstance, parts: ApiParts): void {
   tenantRoute(app, parts, 'GET /ledger', {
@@ -96,24 +86,18 @@ export function registerLedgerRoutes(app: FastifyInstance, parts: ApiParts): voi
       const { to } = parameters;
       const from = parameters.from ?? (to ?? now) - DEFAULT_RANGE_MS;
       const { hours, missingRecords, lost } = await store.ledger(tenantId, { from: null, to: null });
-      const shown = hours
-        .filter(({ hour }) => hour + HOUR_MS > from && (to === null || hour < to))
-        .toSorted((left, right) => right.hour - left.hour);
+      const all = hours.map((row) => {
+        return { ...row, users: withDifference(row.users), events: withDifference(row.events) };
+      });
       return rowJson(Ledger, {
         balanced:
-          missingRecords === 0 &&
-          hours.every(({ users, events }) => differenceOf(users) === 0 && differenceOf(events) === 0),
+          missingRecords === 0 && all.every(({ users, events }) => users.difference === 0 && events.difference === 0),
         missingRecords,
         lostRecords: lost.reduce((sum, { records }) => sum + records, 0),
         warnings: parts.startWarnings(),
-        hours: shown.map(({ hour, users, events, rejectedUsers, resubmittedUsers, droppedByClients }) => ({
-          hour,
-          users: withDifference(users),
-          events: withDifference(events),
-          usersRejected: rejectedUsers,
-          usersResubmitted: resubmittedUsers,
-          droppedByClients,
-        })),
+        hours: all
+          .filter(({ hour }) => hour + HOUR_MS > from && (to === null || hour < to))
+          .toSorted((left, right) => right.hour - left.hour),
         totals: {
           users: withDifference(totalOf(hours.map(({ users }) => users))),
           events: withDifference(totalOf(hours.map(({ events }) => events))),
@@ -125,22 +109,12 @@ export function registerLedgerRoutes(app: FastifyInstance, parts: ApiParts): voi
 }
 
 function withDifference(sums: LedgerSums) {
-  return { ...sums, difference: differenceOf(sums) };
-}
-
-function differenceOf({ received, stored, duplicates, erased, expired, deadLetters, pending }: LedgerSums): number {
-  return received - stored - duplicates - erased - expired - deadLetters - pending;
+  const { received, stored, duplicates, erased, expired, deadLetters, pending } = sums;
+  return { ...sums, difference: received - stored - duplicates - erased - expired - deadLetters - pending };
 }
 
 function totalOf(all: readonly LedgerSums[]): LedgerSums {
-  const total = (name: keyof LedgerSums): number => all.reduce((sum, sums) => sum + sums[name], 0);
-  return {
-    received: total('received'),
-    stored: total('stored'),
-    duplicates: total('duplicates'),
-    erased: total('erased'),
-    expired: total('expired'),
-    deadLetters: total('deadLetters'),
-    pending: total('pending'),
-  };
+  const total: Record<keyof LedgerSums, number> = { ...NO_SUMS };
+  for (const sums of all) for (const name of Object.keys(total) as (keyof LedgerSums)[]) total[name] += sums[name];
+  return total;
 }
