@@ -46,7 +46,6 @@ export class Reservation {
     return wanted <= this.#bytes || this.#resize(wanted);
   }
 
-  /** Gives everything back; a second call does nothing. */
   release(): void {
     if (this.#bytes === 0) return;
     this.#resize(0);

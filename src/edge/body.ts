@@ -21,7 +21,6 @@ export type Encoding = (typeof ENCODINGS)[number];
 
 export type BodyProblem = 'too_large' | 'no_room' | 'bad_encoding' | 'aborted';
 
-/** Where a body of unknown length starts; it doubles from there. */
 const FIRST_BYTES = 16 * 1024;
 
 /**
@@ -49,7 +48,6 @@ class Gatherer {
     this.#reservedElsewhere = reservedElsewhere;
   }
 
-  /** Returns what is wrong, or null. */
   add(chunk: Buffer): BodyProblem | null {
     const total = this.#bytes + chunk.length;
     if (total > LIMITS.bodyBytesMax) return 'too_large';

@@ -66,11 +66,7 @@ export class KeyUsageTracker {
   }
 
   #row(keyId: string, usedAt: number): Row {
-    const known = this.#rows.get(keyId);
-    if (known !== undefined) return known;
-    const row = { usedAt, leakOrigin: null, origin: null, volume: null };
-    this.#rows.set(keyId, row);
-    return row;
+    return this.#rows.getOrInsertComputed(keyId, () => ({ usedAt, leakOrigin: null, origin: null, volume: null }));
   }
 
   close(): void {

@@ -88,7 +88,6 @@ export function segmentKeyOf(authorization: string | undefined, url: string): Gi
 export interface Envelope {
   readonly encoding: Encoding | null;
   readonly idempotencyKey: string | null;
-  /** As the client says; 0 when it does not. */
   readonly declaredBytes: number;
 }
 

@@ -18,10 +18,8 @@ export interface Failure<Item = Rejection> {
   readonly code: ErrorCode;
   /** For a 400: one entry per rejected user, or per message of a body in Segment's format. */
   readonly errors?: readonly Item[];
-  /** What is wrong and where, in words. */
   readonly message?: string;
   readonly headers?: Headers;
-  /** When the same request may succeed, if that is known. */
   readonly retryAfterMs?: number;
 }
 
@@ -46,7 +44,6 @@ export function failureBody(traceId: string, failure: Failure): string {
   return JSON.stringify(body);
 }
 
-/** In whole seconds. */
 export function retryAfter(milliseconds = RETRY_AFTER_SECONDS * 1_000): string {
   return String(Math.max(RETRY_AFTER_SECONDS, Math.ceil(milliseconds / 1_000)));
 }

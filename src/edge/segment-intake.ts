@@ -20,7 +20,6 @@ import { type Failure, limitUnwantedBody, retryAfter, send, sendPreflight } from
 
 export interface SegmentIntakeParts extends IntakeParts {
   readonly matchOptions: MatchOptions;
-  /** Where clients reach this server; empty if that is not set. */
   readonly publicUrl: string;
 }
 
@@ -143,7 +142,6 @@ type SegmentRoute =
   | { readonly kind: 'settings'; readonly writeKey: string }
   | { readonly kind: 'rudder_settings' };
 
-/** By their names and first letters. */
 const MESSAGE_ROUTES: ReadonlyMap<string, MessageType | null> = new Map<string, MessageType | null>([
   ...['batch', 'b', 'import'].map((name) => [name, null] as const),
   ...MESSAGE_TYPES.flatMap((type) => [[type, type] as const, [type.charAt(0), type] as const]),

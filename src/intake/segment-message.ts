@@ -22,13 +22,10 @@ export interface ConvertedMessage {
   readonly identifiers: Readonly<Record<string, string>>;
   readonly userProperties: JsonObject;
   readonly event: JsonObject;
-  /** Whether it has profile fields or user_properties. */
   readonly hasPropertyUpdate: boolean;
 }
 
-/** What the request says about all of its messages. */
 export interface MessageFrame {
-  /** Milliseconds since 1970. */
   readonly receivedAt: number;
   /** The route of a single message says its type; a message of a batch says it itself. */
   readonly type: MessageType | null;
@@ -150,7 +147,6 @@ function merged(first: JsonObject, second: unknown): JsonObject {
   return first === NOTHING || isEmptyObject(first) ? second : { ...first, ...second };
 }
 
-/** Gathers what a message says about a person. */
 class UserBuilder {
   readonly #identifiers = new Map<string, string>();
   readonly #properties: Entry[] = [];
@@ -240,7 +236,7 @@ interface EventTime {
  * between the two is right. Null if there is a time that cannot be read.
  */
 function eventTime({ timestamp, originalTimestamp, sentAt }: JsonObject, frame: MessageFrame): EventTime | null {
-  const original = isTime(originalTimestamp) ? originalTimestamp : timestamp;
+  const original = timeOf(originalTimestamp) === undefined ? timestamp : originalTimestamp;
   if (!isPresent(original)) return { timestamp: undefined, original: undefined };
   const happenedAt = timeOf(original);
   if (happenedAt === undefined) return null;
@@ -249,10 +245,6 @@ function eventTime({ timestamp, originalTimestamp, sentAt }: JsonObject, frame: 
   const isUsable = delay >= 0 && corrected >= TIME_MIN && corrected <= TIME_MAX;
   if (!isUsable) return { timestamp: original as string, original: undefined };
   return { timestamp: new Date(corrected).toISOString(), original: original as string };
-}
-
-function isTime(value: unknown): boolean {
-  return timeOf(value) !== undefined;
 }
 
 function timeOf(value: unknown): number | undefined {
@@ -339,8 +331,10 @@ function propertyEntries(properties: JsonObject, reserved: ReadonlyMap<string, u
       entries.push([amountName, amount]);
       continue;
     }
+    // Browsers repeat the name of a page among its properties: that is not a collision.
+    const isCollision = reserved.has(name) && reserved.get(name) !== value;
     // An amount that is not a number is kept as any other property, under a name that may hold anything.
-    if (name !== 'value' && (OWN_NAMES.has(name) || isOtherValue(reserved, name, value))) {
+    if (name !== 'value' && (OWN_NAMES.has(name) || isCollision)) {
       let free = PREFIX + name;
       while (isTaken(free)) free = PREFIX + free;
       entries.push([free, value]);
@@ -357,11 +351,6 @@ const AMOUNT_NAMES: ReadonlyMap<string, string> = new Map([
 ]);
 /** What these mean is fixed for every event. */
 const OWN_NAMES: ReadonlySet<string> = new Set(['event_name', 'timestamp', 'revenue', 'event_value', '$event_id']);
-
-/** Browsers repeat the name of a page among its properties: that is not a collision. */
-function isOtherValue(reserved: ReadonlyMap<string, unknown>, name: string, value: unknown): boolean {
-  return reserved.has(name) && reserved.get(name) !== value;
-}
 
 /** Numbers, and texts that are one: SDKs in languages without a decimal type send those. */
 function amountOf(value: unknown): unknown {

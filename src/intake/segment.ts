@@ -18,14 +18,12 @@ import { type ConvertedMessage, convertMessage, type MessageFrame, type MessageT
 export const MESSAGES_PER_REQUEST_MAX = 2_500;
 
 export interface MessageError {
-  /** Index of the message within the batch. */
   readonly index: number;
   readonly message: string;
 }
 
 export interface ConvertedRequest {
   readonly ok: true;
-  /** UTF-8 JSON in our own form. */
   readonly body: Uint8Array;
   readonly userCount: number;
   /** Events of the accepted users, which is the number of accepted messages. */
@@ -43,7 +41,6 @@ export type Conversion =
 export interface ConversionOptions {
   /** Null for a batch. */
   readonly type: MessageType | null;
-  /** Milliseconds since 1970. */
   readonly receivedAt: number;
   readonly matchOptions: MatchOptions;
 }

@@ -11,7 +11,6 @@ import { BACKSLASH, COLON, END, isWhiteSpace, JsonScanner, LOWER_F, LOWER_N, NO_
 
 type Container = unknown[] | Record<string, unknown>;
 
-/** Throws a SyntaxError where `JSON.parse` does. */
 export function parseJson(text: string): unknown {
   return hasEscapedName(text) ? buildValue(text, Number) : JSON.parse(text);
 }

@@ -134,7 +134,6 @@ async function findActive(
   return state === 'active' ? { kind: 'active', key } : { kind: 'inactive', state };
 }
 
-/** The way browsers send them, each once. */
 function storedOrigins(origins: readonly string[]): string[] {
   return [...new Set(origins.map((origin) => new URL(origin).origin))];
 }

@@ -17,14 +17,12 @@ const PATTERN_LIMITS = {
   instructionsMax: 1_000,
 } as const;
 
-/** One character or class. */
 const ATOM = String.raw`(?:[^\\^$*+?()[\]{}|]|\\[dDsSwW]|\\[^\p{L}\p{N}]|\[(?:[^\\\]]|\\.)*\])`;
 /** From the start on, a fixed number of characters; only the last one may be repeated as often as it fits. */
 const PLAIN_PATTERN = new RegExp(String.raw`^\^(?:${ATOM}(?:\{\d+\})?)*(?:${ATOM}(?:[*+?]|\{\d+,\d*\}))?\$?$`, 'u');
 /** The engine remembers a place for each character of a repetition. */
 const PLAIN_CHARACTERS_MAX = 10_000;
 
-/** A pattern that cannot be used; the message says why. */
 export class PatternError extends Error {}
 
 export class LinearPattern {

@@ -8,7 +8,6 @@ import { parseExact } from '../json/exact-numbers.ts';
 import { isObject } from '../validation/shape.ts';
 import { eventOf, type Plan, type PlannedProperties } from './plan.ts';
 
-/** What is shown in place of personal data. */
 export const MASK = '•••';
 const MASK_JSON = JSON.stringify(MASK);
 
@@ -40,7 +39,7 @@ export function maskedEvent<Event extends MaskableEvent>(plan: Plan | null, even
   };
 }
 
-/** The same profile where nothing in it is personal. Identifiers stay: they are what a profile is found by. */
+/** Identifiers stay: they are what a profile is found by. */
 export function maskedProfile<Value extends { readonly value: string }, Profile extends MaskableProfile<Value>>(
   plan: Plan | null,
   profile: Profile,

@@ -20,7 +20,6 @@ const PATCH_CHARACTERS_MAX = 32_768;
 const COPIED_CHARACTERS_MAX = 65_536;
 const POINTER = /^(?:\/(?:[^~/]|~[01])*)+$/;
 const SKIPPED_BY_LIBRARY = new Set(['__proto__', 'constructor', 'prototype']);
-/** Shown on a trace; the rest is left out. */
 const STEPS_MAX = 20;
 const STEP_PATH_CHARACTERS_MAX = 200;
 
@@ -32,7 +31,6 @@ interface ToString {
 
 export type Patch = readonly (Operation | ToString)[];
 
-/** Its message is for the author of the patch. */
 export class BadPatchError extends Error {
   override readonly name = 'BadPatchError';
 }

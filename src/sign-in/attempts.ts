@@ -12,11 +12,9 @@ import { MINUTE_MS } from '../model.ts';
 import { sha256 } from './token.ts';
 
 const FIRST_WAIT_MS = 1_000;
-/** After so long without an attempt, all is forgotten. */
 const FORGET_MS = 60 * MINUTE_MS;
 
 interface DelayPolicy {
-  /** Failures without any wait. */
   readonly freeFailures: number;
   readonly waitMsMax: number;
 }
@@ -43,7 +41,6 @@ export function passwordChangeSubject(memberId: string): Subject {
   return { hash: sha256(`password change ${memberId}`), delays: EMAIL_DELAYS };
 }
 
-/** Counts are those of the subjects, in their order. */
 export function decideAttempt(
   subjects: readonly Subject[],
   counts: readonly AttemptCount[],

@@ -29,7 +29,6 @@ const RUNNING_MAX = 2;
 /** The last in line waits about a second. */
 const WAITING_MAX = 18;
 
-/** Too many sign-ins at once: the response is 503. */
 export class TooBusyError extends Error {
   override readonly name = 'TooBusyError';
 }
