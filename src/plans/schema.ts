@@ -137,33 +137,32 @@ export const SCHEMA_KEYWORDS: readonly string[] = [...KEYWORDS.keys()];
 
 /** Adds what is wrong with this schema, which stands at this path of the plan file. */
 export function checkSchema(schema: unknown, path: string, mistakes: PlanMistake[]): void {
-  new SchemaCheck(schema, mistakes).run(path);
+  if (!isObject(schema)) {
+    mistakes.push({ path, message: 'must be an object: a JSON Schema' });
+    return;
+  }
+  const mistakesBefore = mistakes.length;
+  const check = new SchemaCheck(schema, mistakes);
+  check.schema(schema, path, 0);
+  // Counting follows references, which must be sound for that.
+  if (mistakes.length === mistakesBefore) check.checkSize(path);
 }
 
 class SchemaCheck {
-  readonly #root: unknown;
+  readonly #root: JsonObject;
   readonly #mistakes: PlanMistake[];
-  readonly #firstMistake: number;
   #patterns = 0;
 
-  constructor(root: unknown, mistakes: PlanMistake[]) {
+  constructor(root: JsonObject, mistakes: PlanMistake[]) {
     this.#root = root;
     this.#mistakes = mistakes;
-    this.#firstMistake = mistakes.length;
-  }
-
-  run(path: string): void {
-    if (!isObject(this.#root)) return this.#mistake(path, 'must be an object: a JSON Schema');
-    this.#schema(this.#root, path, 0);
-    // Counting follows references, which must be sound for that.
-    if (this.#mistakes.length === this.#firstMistake) this.#checkSize(path);
   }
 
   #mistake(path: string, message: string): void {
     this.#mistakes.push({ path, message });
   }
 
-  #schema(schema: unknown, path: string, depth: number): void {
+  schema(schema: unknown, path: string, depth: number): void {
     if (typeof schema === 'boolean') return;
     if (!isObject(schema)) return this.#mistake(path, 'must be a JSON Schema: an object, true or false');
     if (depth > SCHEMA_LIMITS.depthMax) {
@@ -183,7 +182,7 @@ class SchemaCheck {
   }
 
   #isTopLevelProperty(schema: JsonObject): boolean {
-    const properties = (this.#root as JsonObject).properties;
+    const properties = this.#root.properties;
     return isObject(properties) && Object.values(properties).includes(schema);
   }
 
@@ -191,7 +190,7 @@ class SchemaCheck {
     if (typeof kind === 'object') return this.#expect(kind.isRight(value), path, kind.message);
     if (kind === 'pattern') return this.#pattern(value, path);
     if (kind === 'reference') return this.#reference(value, path);
-    if (kind === 'schema') return this.#schema(value, path, depth + 1);
+    if (kind === 'schema') return this.schema(value, path, depth + 1);
     if (kind === 'schemas') return this.#schemas(value, path, depth);
     return this.#map(kind, value, path, depth);
   }
@@ -217,14 +216,14 @@ class SchemaCheck {
   }
 
   #definition(name: string): unknown {
-    const definitions = (this.#root as JsonObject).$defs;
+    const definitions = this.#root.$defs;
     return isObject(definitions) && Object.hasOwn(definitions, name) ? definitions[name] : undefined;
   }
 
   #schemas(value: unknown, path: string, depth: number): void {
     if (!isList(value) || value.length === 0)
       return this.#mistake(path, 'must be a list of at least one and at most 1,000 schemas');
-    for (const [index, schema] of value.entries()) this.#schema(schema, `${path}[${index}]`, depth + 1);
+    for (const [index, schema] of value.entries()) this.schema(schema, `${path}[${index}]`, depth + 1);
   }
 
   #map(kind: 'schemaMap' | 'patternMap' | 'nameListMap', value: unknown, path: string, depth: number): void {
@@ -239,13 +238,13 @@ class SchemaCheck {
       else if (kind === 'nameListMap') this.#expect(NAMES.isRight(member), at, NAMES.message);
       else {
         if (kind === 'patternMap') this.#pattern(name, at);
-        this.#schema(member, at, depth + 1);
+        this.schema(member, at, depth + 1);
       }
     }
   }
 
   /** References written out: ten definitions that each refer to the next one twice are a thousand schemas. */
-  #checkSize(path: string): void {
+  checkSize(path: string): void {
     const sizes = new Map<string, number | 'counting'>();
     const recursive: string[] = [];
     const sizeOf = (schema: unknown): number => {
@@ -271,9 +270,7 @@ class SchemaCheck {
       return size;
     };
     let size = sizeOf(this.#root);
-    for (const name of Object.keys(((this.#root as JsonObject).$defs as object | undefined) ?? {})) {
-      size += sizeOfDefinition(name);
-    }
+    for (const name of Object.keys(this.#root.$defs ?? {})) size += sizeOfDefinition(name);
     if (recursive.length > 0) {
       this.#mistake(path, `$defs.${recursive[0]} refers to itself: recursive schemas are not supported`);
     } else if (size > SCHEMA_LIMITS.subschemasMax) {
