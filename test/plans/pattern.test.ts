@@ -54,7 +54,8 @@ suite('Patterns', () => {
           assert.match((error as Error).message, /too large|repeat count/);
           return;
         }
-        assert.equal(own.test(text), new RegExp(pattern, 'u').test(text), pattern);
+        // Not `pattern` by itself: in Node.js 26 /[^ab]$/u does not find a character of two code units.
+        assert.equal(own.test(text), new RegExp(`^[^]*?${pattern}`, 'u').test(text), pattern);
       }),
       { numRuns: 500 },
     );
