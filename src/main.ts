@@ -5,49 +5,41 @@
 
 import { readFileSync } from 'node:fs';
 import type { CommandName } from './cli/commands.ts';
-import type { InviteIo } from './cli/invite.ts';
 import type { Shell } from './cli/shell.ts';
 import type { Env } from './config/config.ts';
 import { OperatorError } from './errors.ts';
 
-type Runner = (args: readonly string[], env: Env) => Promise<number>;
+type Runner = (args: readonly string[], shell: Shell) => Promise<number>;
 
-/** One for each command of the table in cli/commands.ts. Help is printed before any of them is asked. */
-const RUNNERS: Readonly<Record<CommandName, Runner>> = {
-  serve: async (args, env) => (await import('./wiring/serve.ts')).serve(args, env, versionOf()),
-  keys: async (args, env) => (await import('./cli/keys.ts')).runKeys(args, await keysIo(env)),
-  invite: async (args, env) => (await import('./cli/invite.ts')).runInvite(args, await keysIo(env)),
-  config: async (args, env) => (await import('./cli/config.ts')).runConfig(args, { out, env, isTty: isTty() }),
-  tail: onData(async (args, shell) => (await import('./cli/tail.ts')).runTail(args, shell)),
-  trace: onData(async (args, shell) => (await import('./cli/trace.ts')).runTrace(args, shell)),
-  profile: onData(async (args, shell) => (await import('./cli/profile.ts')).runProfile(args, shell)),
-  import: onData(async (args, shell) => (await import('./cli/import.ts')).runImport(args, shell)),
-  check: onData(async (args, shell) => (await import('./cli/check.ts')).runCheck(args, shell)),
-  send: onData(async (args, shell) => (await import('./cli/send.ts')).runSend(args, shell)),
-  rejections: onData(async (args, shell) => (await import('./cli/rejections.ts')).runRejections(args, shell)),
-  resubmit: onData(async (args, shell) => (await import('./cli/resubmit.ts')).runResubmit(args, shell)),
-  'dead-letters': onData(async (args, shell) => (await import('./cli/dead-letters.ts')).runDeadLetters(args, shell)),
-  demo: onData(async (args, shell) => (await import('./cli/demo.ts')).runDemo(args, shell)),
-  plan: onData(async (args, shell) => (await import('./cli/plan.ts')).runPlan(args, shell)),
-  export: onData(async (args, shell) => (await import('./cli/export.ts')).runExport(args, shell)),
-  doctor: onData(runDoctorCommand),
-  migrate: onData(runMigrateCommand),
-  backup: onData(runBackupCommand),
-  restore: onData(runRestoreCommand),
-  completion: async (args) => (await import('./cli/completion.ts')).runCompletion(args, out),
-  help: runHelpCommand,
+/** One for each command of the table in cli/commands.ts but `serve`. Help is printed before any of them is asked. */
+const RUNNERS: Readonly<Record<Exclude<CommandName, 'serve'>, Runner>> = {
+  keys: async (args, shell) => (await import('./cli/keys.ts')).runKeys(args, shell),
+  invite: async (args, shell) => (await import('./cli/invite.ts')).runInvite(args, shell),
+  config: async (args, shell) => (await import('./cli/config.ts')).runConfig(args, shell),
+  tail: async (args, shell) => (await import('./cli/tail.ts')).runTail(args, shell),
+  trace: async (args, shell) => (await import('./cli/trace.ts')).runTrace(args, shell),
+  profile: async (args, shell) => (await import('./cli/profile.ts')).runProfile(args, shell),
+  import: async (args, shell) => (await import('./cli/import.ts')).runImport(args, shell),
+  check: async (args, shell) => (await import('./cli/check.ts')).runCheck(args, shell),
+  send: async (args, shell) => (await import('./cli/send.ts')).runSend(args, shell),
+  rejections: async (args, shell) => (await import('./cli/rejections.ts')).runRejections(args, shell),
+  resubmit: async (args, shell) => (await import('./cli/resubmit.ts')).runResubmit(args, shell),
+  'dead-letters': async (args, shell) => (await import('./cli/dead-letters.ts')).runDeadLetters(args, shell),
+  demo: async (args, shell) => (await import('./cli/demo.ts')).runDemo(args, shell),
+  plan: async (args, shell) => (await import('./cli/plan.ts')).runPlan(args, shell),
+  export: async (args, shell) => (await import('./cli/export.ts')).runExport(args, shell),
+  doctor: runDoctorCommand,
+  migrate: runMigrateCommand,
+  backup: async (args, shell) =>
+    (await import('./cli/backup.ts')).runBackup(args, { ...shell, ...(await folderParts()) }),
+  restore: async (args, shell) =>
+    (await import('./cli/restore.ts')).runRestore(args, { ...shell, ...(await folderParts()) }),
+  completion: async (args, shell) => (await import('./cli/completion.ts')).runCompletion(args, shell),
+  help: async (args, shell) => (await import('./cli/help.ts')).runHelp(args, shell),
 };
-
-function isCommand(command: string): command is CommandName {
-  return Object.hasOwn(RUNNERS, command);
-}
 
 function out(text: string): void {
   process.stdout.write(text);
-}
-
-function isTty(): boolean {
-  return process.stdout.isTTY;
 }
 
 function versionOf(): string {
@@ -57,86 +49,55 @@ function versionOf(): string {
 
 async function run(args: readonly string[], env: Env): Promise<number> {
   const [command, ...rest] = args;
-  const [{ commandHelp, mainHelp, unknownCommand, wantsHelp }, { inkFor }] = await Promise.all([
-    import('./cli/help.ts'),
-    import('./cli/table.ts'),
-  ]);
-  const ink = inkFor(isTty(), env);
-  // The reader may have seen enough: `sluice config | head`. Commands on data have their own listener.
+  const { commandHelp, mainHelp, unknownCommand, wantsHelp } = await import('./cli/help.ts');
+  // The reader may have seen enough: `sluice config | head`. Commands have their own listener.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
   });
   if (command === undefined || command === '--help' || command === '-h') {
-    out(mainHelp(ink));
+    out(mainHelp());
     return command === undefined ? 1 : 0;
   }
   if (command === '--version' || command === '-v' || command === 'version') {
     out(`sluice ${versionOf()}\n`);
     return 0;
   }
-  if (!isCommand(command)) throw unknownCommand([command]);
-  if (wantsHelp(rest)) {
-    out(commandHelp(command, rest, ink));
+  if (command !== 'serve' && !isCommand(command)) throw unknownCommand([command]);
+  if (wantsHelp(command, rest)) {
+    out(commandHelp(command, rest));
     return 0;
   }
-  return RUNNERS[command](rest, env);
+  if (command === 'serve') return (await import('./wiring/serve.ts')).serve(rest, env, versionOf());
+  const { shellOf } = await import('./cli/shell.ts');
+  const stores = await import('./wiring/opening.ts');
+  return RUNNERS[command](rest, shellOf(env, stores));
 }
 
-async function runHelpCommand(args: readonly string[], env: Env): Promise<number> {
-  const [{ helpOn }, { inkFor }] = await Promise.all([import('./cli/help.ts'), import('./cli/table.ts')]);
-  out(helpOn(args, inkFor(isTty(), env)));
-  return 0;
-}
-
-async function keysIo(env: Env): Promise<InviteIo> {
-  return { out, env, isTty: isTty(), now: Date.now, ...(await import('./wiring/opening.ts')) };
-}
-
-/** A command on what is in the data folder or the database, or on its way there. */
-function onData(command: (args: readonly string[], shell: Shell) => Promise<number>): Runner {
-  return async (args, env) => {
-    const [{ shellOf }, stores] = await Promise.all([import('./cli/shell.ts'), import('./wiring/opening.ts')]);
-    return command(args, shellOf(process, { env, ...stores }));
-  };
+function isCommand(command: string): command is keyof typeof RUNNERS {
+  return Object.hasOwn(RUNNERS, command);
 }
 
 async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [{ runDoctor }, { doctorParts }] = await Promise.all([
-    import('./cli/doctor.ts'),
-    import('./wiring/doctor-parts.ts'),
-  ]);
-  return runDoctor(args, { ...shell, ...(await doctorParts()) });
+  const { doctorParts } = await import('./wiring/doctor-parts.ts');
+  return (await import('./cli/doctor.ts')).runDoctor(args, { ...shell, ...(await doctorParts()) });
 }
 
 async function runMigrateCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [{ runMigrate }, { lockFolder }, source, target] = await Promise.all([
-    import('./cli/migrate.ts'),
-    import('./backends/embedded/folder-lock.ts'),
-    import('./backends/embedded/migration-source.ts'),
-    import('./backends/postgres/migration-target.ts'),
-  ]);
-  const [openSource, openTarget] = [source.openSqliteMigrationSource, target.openPostgresMigrationTarget];
-  return runMigrate(args, { ...shell, lockFolder, openSource, openTarget });
+  const { lockFolder } = await import('./backends/embedded/folder-lock.ts');
+  const { openSqliteMigrationSource: openSource } = await import('./backends/embedded/migration-source.ts');
+  const { openPostgresMigrationTarget: openTarget } = await import('./backends/postgres/migration-target.ts');
+  return (await import('./cli/migrate.ts')).runMigrate(args, { ...shell, lockFolder, openSource, openTarget });
 }
 
-async function runBackupCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [{ runBackup }, parts, { freeBytesOf }] = await Promise.all([
-    import('./cli/backup.ts'),
-    import('./backends/embedded/backup/backup.ts'),
-    import('./backends/embedded/checkup.ts'),
-  ]);
-  return runBackup(args, { ...shell, ...parts, freeBytesOf, version: versionOf() });
-}
-
-async function runRestoreCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [{ runRestore }, parts, { checkDataFolder }, { freeBytesOf }, { lockFolder }] = await Promise.all([
-    import('./cli/restore.ts'),
-    import('./backends/embedded/backup/restore.ts'),
-    import('./backends/embedded/backup/backup.ts'),
-    import('./backends/embedded/checkup.ts'),
-    import('./backends/embedded/folder-lock.ts'),
-  ]);
-  return runRestore(args, { ...shell, ...parts, checkDataFolder, freeBytesOf, lockFolder });
+/** What the commands on backups do with the files of a data folder. */
+async function folderParts() {
+  return {
+    ...(await import('./backends/embedded/backup/backup.ts')),
+    ...(await import('./backends/embedded/backup/restore.ts')),
+    ...(await import('./backends/embedded/checkup.ts')),
+    ...(await import('./backends/embedded/folder-lock.ts')),
+    version: versionOf(),
+  };
 }
 
 // Run by `bin/sluice.js` under another Node: when that one is killed, nothing else stops this one.

@@ -38,19 +38,29 @@ export function readArguments(path: CommandPath, args: readonly string[]): Argum
   };
 }
 
-/**
- * The subcommand that the arguments begin with, and its own arguments; undefined if they are empty. Throws for an
- * unknown one.
- */
+/** The subcommand that the arguments begin with, and its own arguments. Throws for an unknown one. */
 export function readSubcommand<Run>(
   name: CommandName,
-  [given, ...args]: readonly string[],
+  [given = '', ...args]: readonly string[],
   commands: Readonly<Record<string, Run>>,
-): { readonly run: Run; readonly flags: Arguments } | undefined {
-  if (given === undefined) return undefined;
+): { readonly run: Run; readonly flags: Arguments } {
   const run = Object.hasOwn(commands, given) ? commands[given] : undefined;
   if (run === undefined) throw unknownCommand([name, given]);
   return { run, flags: readArguments(`${name} ${given}`, args) };
+}
+
+/** Undefined where it is not given, or wrong, which is then among the mistakes. */
+export function readFlag<T>(
+  { values, mistakes }: FlagsRead,
+  flag: string,
+  parse: (text: string) => T | undefined,
+  expected: string,
+): T | undefined {
+  const given = values.get(flag);
+  if (given === undefined) return undefined;
+  const value = parse(given);
+  if (value === undefined) mistakes.push(`--${flag} is "${given}"; expected ${expected}`);
+  return value;
 }
 
 /** Undefined where it is missing or wrong, which is then among the mistakes. */

@@ -102,13 +102,10 @@ function readOptions(args: readonly string[], shell: Shell) {
   const [existing = null, ...more] = flags.positionals;
   flags.refuse(more);
   if (to === '') mistakes.push('--to is empty; expected a folder or a file that is not there yet');
-  if (to !== null && existing !== null) mistakes.push(`unexpected argument "${existing}"; the new backup is ${to}`);
   if (to === null && existing === null) {
-    mistakes.push(
-      isVerify ? 'the backup to check is missing: --verify FOLDER|FILE' : 'no target given; expected --to FOLDER|FILE',
-    );
+    mistakes.push('no backup given; expected --to FOLDER|FILE, or --verify FOLDER|FILE for one that is there');
   }
-  if (to === null && existing !== null && !isVerify) {
+  if (existing !== null && (to !== null || !isVerify)) {
     mistakes.push(
       `unexpected argument "${existing}"; to write it: --to ${existing}, to check it: --verify ${existing}`,
     );
@@ -269,16 +266,9 @@ function assertIsFree(target: string): void {
   );
 }
 
-/** Of a name that was made as the message below says, so that it does not propose two dates. */
-const DATE_AT_END = /(^|[-_.])\d{4}-?\d{2}-?\d{2}([-_T.]?\d{2}[-:]?\d{2}([-:]?\d{2})?)?$/;
-
 function existsAlready(target: string): OperatorError {
-  const kind = archiveKindOf(target);
-  const name = kind === undefined ? basename(target) : basename(target).replace(/\.(tar|tar\.gz|tgz|tar\.zst)$/i, '');
-  const undated = name.replace(DATE_AT_END, '');
-  const stem = join(dirname(target), undated === '' ? '/' : `${undated}-`);
   return new OperatorError(
-    `${target} exists already. Give every backup a new name, such as ${stem}$(date +%Y-%m-%d-%H%M)${kind === undefined ? '' : `.${kind}`}`,
+    `${target} exists already. Give every backup a new name: $(date +%Y-%m-%d-%H%M) in it is the time.`,
   );
 }
 
@@ -318,25 +308,19 @@ async function writeDraft(
   const archive = kind === undefined ? undefined : new ArchiveWriter(draft, kind, stop);
   const progress = new Progress('backup', 'file', shell);
   const files: BackupFile[] = [];
-  let [copied, hashed] = [0, 0];
+  let done = 0;
   // Every byte is copied, then hashed or put into the archive.
-  const show = (): void =>
-    progress.show({ count: files.length, bytes: copied, done: copied + hashed, total: 2 * totalBytes });
   const onBytes = (bytes: number): void => {
-    copied += bytes;
-    show();
-  };
-  const onHashed = (bytes: number): void => {
-    hashed += bytes;
-    show();
+    done += bytes;
+    progress.show({ count: files.length, bytes: done / 2, done, total: 2 * totalBytes });
   };
   try {
     const onFile = async (path: string): Promise<void> => {
       if (archive === undefined) {
         syncPath(join(into, path));
-        files.push(await hashFile(into, path, { stop, onBytes: onHashed }));
+        files.push(await hashFile(into, path, { stop, onBytes }));
       } else {
-        files.push(await archive.addFile(into, path, { stop, onBytes: onHashed }));
+        files.push(await archive.addFile(into, path, { stop, onBytes }));
         rmSync(join(into, path));
       }
     };

@@ -2,11 +2,13 @@
  * `sluice check FILE`: would these requests be accepted? Without a server it validates them as the edge does, and with
  * `--plan` checks them against a tracking plan. With `--url` or `--key` a server is asked, which also says what each user
  * would do to profiles; nothing is stored. Users on consecutive lines of a file are put into one request, as an import would
- * send them, and keep their location in the file. Exit code 0: all is well; 2: something would be rejected or violates the
- * plan, in any mode; 1: it could not be checked. The whole file is in memory: `FILE_BYTES_MAX`.
+ * send them, and keep their location in the file. The whole file is in memory: `CHARACTERS_MAX`.
  */
 
-import { readFileSync, statSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
+import { text } from 'node:stream/consumers';
+import type { Static } from 'typebox';
+import type { CheckResponse, PredictedUser } from '../api/ingest-operation.ts';
 import { messageOf, OperatorError } from '../errors.ts';
 import { describeJsonError } from '../json/error.ts';
 import { parseExact } from '../json/exact-numbers.ts';
@@ -16,16 +18,18 @@ import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import { isObject } from '../validation/shape.ts';
 import { validateRequest } from '../validation/validate-request.ts';
 import { readArguments } from './arguments.ts';
-import { finalErrorText, whyCallFailed, rejectedIn } from './import-send.ts';
+import { problemOfLine } from './import-lines.ts';
+import { rejectedIn } from './import-send.ts';
 import { countOf } from './local-time.ts';
-import { readServer, type Reply, request, type Server } from './server.ts';
+import { callApi, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
 
-const FILE_BYTES_MAX = 64 * 1_024 * 1_024;
+const CHARACTERS_MAX = 64 * 1_024 * 1_024;
 const USERS_PER_REQUEST = 500;
 const REQUEST_CHARACTERS = 2_000_000;
 
+type Predicted = Static<typeof PredictedUser>;
 type Options = Awaited<ReturnType<typeof readOptions>>;
 
 interface CheckedUser {
@@ -34,7 +38,7 @@ interface CheckedUser {
   readonly message: string | null;
   readonly violations: readonly Violation[];
   /** What the server predicts; null where none was asked, or the key may not know. */
-  readonly predicted: Readonly<Record<string, unknown>> | null;
+  readonly predicted: Predicted | null;
 }
 
 interface Result {
@@ -46,12 +50,13 @@ interface Result {
 
 export async function runCheck(args: readonly string[], shell: Shell): Promise<number> {
   const options = await readOptions(args, shell);
-  const { requests, bad } = samplesIn(await readSamples(options.file, shell), options.file?.endsWith('.json') === true);
-  if (requests.length === 0 && bad.length === 0) {
+  const result: Result = { users: [], bad: [], pendingRequests: 0 };
+  const samples = await readSamples(options.file, shell);
+  const items = itemsIn(samples, options.file?.endsWith('.json') === true, result.bad);
+  if (items.length === 0 && result.bad.length === 0) {
     throw new OperatorError('There is nothing in the file; expected requests or users.');
   }
-  const result: Result = { users: [], bad: [...bad], pendingRequests: 0 };
-  for (const sample of requests) {
+  for (const sample of requestsOf(items)) {
     if (options.server === null) checkHere(sample, options.plan, result);
     else await checkThere(sample, options.server, shell.stop, result);
   }
@@ -71,7 +76,7 @@ async function readOptions(args: readonly string[], shell: Shell) {
   if (asksServer && planFile !== undefined) {
     mistakes.push('--plan is for a check without a server; a server uses the plan that was pushed to it');
   }
-  const server = asksServer ? ((await readServer(flags, shell)) ?? null) : null;
+  const server = asksServer ? await readServer(flags, shell) : null;
   if (mistakes.length > 0) throw flags.error();
   const plan = planFile === undefined ? null : readPlan(planFile);
   return { file: file === '-' || file === undefined ? null : file, plan, server, json: flags.isJson };
@@ -85,81 +90,50 @@ function readPlan(file: string): CompiledPlan {
 }
 
 async function readSamples(file: string | null, shell: Shell): Promise<string> {
-  if (file !== null) return readText(file);
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of shell.stdin) {
-    bytes += chunk.byteLength;
-    if (bytes > FILE_BYTES_MAX) throw tooLarge('stdin');
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
+  const samples = file === null ? await text(shell.stdin) : readText(file);
+  if (samples.length > CHARACTERS_MAX) throw new OperatorError('The file is larger than 64 MB; check a part of it.');
+  return samples.replace(/^\uFEFF/, '');
 }
 
 function readText(file: string): string {
   try {
-    if (statSync(file).size > FILE_BYTES_MAX) throw tooLarge(file);
     return readFileSync(file, 'utf8');
   } catch (error) {
-    throw error instanceof OperatorError ? error : new OperatorError(`${file} cannot be read: ${messageOf(error)}.`);
+    throw new OperatorError(`${file} cannot be read: ${messageOf(error)}.`);
   }
 }
 
-function tooLarge(file: string): OperatorError {
-  return new OperatorError(`${file} is larger than 64 MB; check a part of it.`);
-}
-
-function checkHere({ body, location, userLocation }: Sample, plan: CompiledPlan | null, found: Result): void {
+function checkHere({ body, location, users }: Sample, plan: CompiledPlan | null, found: Result): void {
   const validation = validateRequest(body);
   if (!validation.ok) {
     found.bad.push({ location, message: validation.message });
     return;
   }
   const messages = new Map(validation.rejections.map(({ userIndex, message }) => [userIndex, message]));
-  const { users } = parseJson(body) as { readonly users: readonly unknown[] };
-  for (const [userIndex, user] of users.entries()) {
-    const violations = plan === null ? [] : checkUser(plan, user);
-    const message = messages.get(userIndex) ?? null;
-    found.users.push({ location: userLocation(userIndex), message, violations, predicted: null });
+  const sent = parseJson(body) as { readonly users: readonly unknown[] };
+  for (const [userIndex, userLocation] of users.entries()) {
+    const violations = plan === null ? [] : checkUser(plan, sent.users[userIndex]);
+    found.users.push({ location: userLocation, message: messages.get(userIndex) ?? null, violations, predicted: null });
   }
 }
 
-/** Does not retry: a check has nothing to lose, and is run again. */
 async function checkThere(sample: Sample, server: Server, stop: AbortSignal, found: Result): Promise<void> {
-  const { body, location, userLocation } = sample;
-  const url = new URL('ingest/events/check', server.url);
-  const { status, headers, json } = await request(url, server.key, { method: 'POST', body, stop }).catch(
-    (error: unknown): Reply => {
-      throw new OperatorError(stop.aborted ? 'Stopped.' : `${url.origin} cannot be reached (${whyCallFailed(error)})`);
-    },
-  );
-  if (status === 413) throw new OperatorError('A request in the file is larger than 10 MB, which no server accepts.');
-  if (status === 503) throw new OperatorError(`${url.origin} responds with 503 (unavailable). Run it again later.`);
-  const would = status === 200 ? json?.would_respond : undefined;
-  if (!isObject(would) || !isObject(would['body'])) throw new OperatorError(finalErrorText(status, headers, url));
-  const { message: problem, errors } = would['body'];
-  if (typeof problem === 'string') {
+  const { body, location, users } = sample;
+  const { json } = await callApi(server, 'ingest/events/check', { method: 'POST', body, stop });
+  const response = json as unknown as Static<typeof CheckResponse>;
+  const { message: problem, errors } = response.would_respond.body as { message?: string; errors: unknown };
+  if (problem !== undefined) {
     found.bad.push({ location, message: problem });
     return;
   }
   const messages = new Map(rejectedIn(errors).map(({ userIndex, message }) => [userIndex, message]));
-  // None for a publishable key.
-  const users = objectsIn(json?.users);
-  const { users: sent } = parseJson(body) as { readonly users: readonly unknown[] };
-  for (const userIndex of sent.keys()) {
-    const predicted = users[userIndex] ?? null;
+  for (const [userIndex, userLocation] of users.entries()) {
+    // None for a publishable key.
+    const predicted = response.users?.[userIndex] ?? null;
     const message = messages.get(userIndex) ?? null;
-    const violations = violationsIn(predicted?.['violations']);
-    found.users.push({ location: userLocation(userIndex), message, violations, predicted });
+    found.users.push({ location: userLocation, message, violations: predicted?.violations ?? [], predicted });
   }
-  if (typeof json?.pending_requests === 'number') {
-    found.pendingRequests = Math.max(found.pendingRequests, json.pending_requests);
-  }
-}
-
-function violationsIn(value: unknown): Violation[] {
-  if (!Array.isArray(value)) return [];
-  return value.filter((one): one is Violation => isObject(one) && typeof one['path'] === 'string');
+  found.pendingRequests = Math.max(found.pendingRequests, response.pending_requests ?? 0);
 }
 
 function isRejected({ message, violations }: CheckedUser): boolean {
@@ -215,28 +189,18 @@ function linesOf({ location, message, violations, predicted }: CheckedUser): str
 }
 
 /** What the server says would happen, as far as it is more than storing events. */
-function predictionLines(user: Readonly<Record<string, unknown>>): string[] {
-  const profile = user['is_new'] === true ? 'a new profile' : `profile ${String(user['profile_id'])}`;
-  const isStored = user['profile_id'] !== null;
-  const lines = isStored ? [`goes to ${profile}`] : ['nothing would be linked to a profile'];
-  if (typeof user['duplicate_of'] === 'string') lines.push(`duplicate of trace ${user['duplicate_of']}`);
-  if (typeof user['duplicate_events'] === 'number' && user['duplicate_events'] > 0) {
-    lines.push(`${countOf(user['duplicate_events'], 'event')} stored before`);
-  }
-  for (const merge of objectsIn(user['merges'])) {
-    const via = isObject(merge['via']) ? `${String(merge['via']['type'])} ${String(merge['via']['value'])}` : '';
-    lines.push(`merges ${String(merge['from'])} into ${String(merge['into'])} via ${via}`);
-  }
-  for (const { name, before, after } of objectsIn(user['property_changes'])) {
-    lines.push(`sets ${String(name)}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`);
-  }
-  const warnings = user['warnings'];
-  if (Array.isArray(warnings)) lines.push(...warnings.map((warning: unknown) => `warning: ${String(warning)}`));
-  return lines;
-}
-
-function objectsIn(value: unknown): Readonly<Record<string, unknown>>[] {
-  return Array.isArray(value) ? value.filter(isObject) : [];
+function predictionLines(user: Predicted): string[] {
+  const profile = user.is_new ? 'a new profile' : `profile ${user.profile_id}`;
+  return [
+    user.profile_id === null ? 'nothing would be linked to a profile' : `goes to ${profile}`,
+    ...(user.duplicate_of === null ? [] : [`duplicate of trace ${user.duplicate_of}`]),
+    ...(user.duplicate_events === 0 ? [] : [`${countOf(user.duplicate_events, 'event')} stored before`]),
+    ...user.merges.map(({ from, into, via }) => `merges ${from} into ${into} via ${via.type} ${via.value}`),
+    ...user.property_changes.map(({ name, before, after }) => {
+      return `sets ${name}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`;
+    }),
+    ...user.warnings.map((warning) => `warning: ${warning}`),
+  ];
 }
 
 interface Location {
@@ -246,10 +210,18 @@ interface Location {
   readonly line: number | null;
 }
 
+/** A user, or a request, as it is in the file. */
+interface Item {
+  readonly text: string;
+  readonly value: unknown;
+  readonly location: Location;
+}
+
+/** A request, and where its users are. */
 interface Sample {
   readonly body: string;
   readonly location: Location;
-  readonly userLocation: (userIndex: number) => Location;
+  readonly users: readonly Location[];
 }
 
 interface BadSample {
@@ -257,88 +229,63 @@ interface BadSample {
   readonly message: string;
 }
 
-interface Samples {
-  readonly requests: readonly Sample[];
-  readonly bad: readonly BadSample[];
-}
-
-function samplesIn(text: string, isOneValue: boolean): Samples {
-  const withoutMark = text.startsWith('\uFEFF') ? text.slice(1) : text;
-  return isOneValue ? samplesInValue(withoutMark) : samplesInLines(withoutMark);
-}
-
-function samplesInValue(text: string): Samples {
-  const file: Location = { text: 'the file', line: null };
-  const value = parsed(text);
-  if (value === undefined) {
-    return { requests: [], bad: [{ location: file, message: `is not valid JSON: ${describeJsonError(text) ?? ''}` }] };
+/** What is not JSON is among the bad ones. */
+function itemsIn(text: string, isOneValue: boolean, bad: BadSample[]): Item[] {
+  const read = (part: string, location: Location): Item[] => {
+    try {
+      return [{ text: part, value: parseExact(part), location }];
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      const problem = location.line === null ? describeJsonError(part) : problemOfLine(part);
+      bad.push({ location, message: `is not valid JSON: ${problem}` });
+      return [];
+    }
+  };
+  if (!isOneValue) {
+    return text.split('\n').flatMap((line, index) => {
+      return line.trim() === '' ? [] : read(line, { text: `line ${index + 1}`, line: index + 1 });
+    });
   }
-  if (!Array.isArray(value)) {
-    return { requests: [sampleOf(text, value, { ...file, text: '' }, '')], bad: [] };
-  }
-  const requests = value.map((item: unknown, index) =>
-    sampleOf(JSON.stringify(item), item, { ...file, text: `[${index}]` }, `[${index}].`),
-  );
-  return { requests, bad: [] };
+  return read(text, { text: '', line: null }).flatMap((item) => {
+    if (!Array.isArray(item.value)) return [item];
+    return item.value.map((value: unknown, index) => {
+      return { text: JSON.stringify(value), value, location: { text: `[${index}]`, line: null } };
+    });
+  });
 }
 
-function samplesInLines(text: string): Samples {
+/**
+ * Users that follow each other are put into one request. A value that is not a request is taken for a user: then the
+ * message is about what a user lacks.
+ */
+function requestsOf(items: readonly Item[]): Sample[] {
   const requests: Sample[] = [];
-  const bad: BadSample[] = [];
-  let users: { readonly text: string; readonly location: Location }[] = [];
+  let users: Item[] = [];
   let characters = 0;
   const endRequest = (): void => {
     const [first] = users;
     if (first === undefined) return;
-    const locations = users.map(({ location }) => location);
     const body = `{"users":[${users.map((user) => user.text).join(',')}]}`;
-    const userLocation = (userIndex: number): Location => locations[userIndex] ?? first.location;
-    requests.push({ body, location: first.location, userLocation });
+    requests.push({ body, location: first.location, users: users.map(({ location }) => location) });
     [users, characters] = [[], 0];
   };
-  for (const [index, line] of text.split('\n').entries()) {
-    if (line.trim() === '') continue;
-    const location = { text: `line ${index + 1}`, line: index + 1 };
-    const value = parsed(line);
-    if (value === undefined) {
-      const where = describeJsonError(line)?.replace('at line 1, column', 'at column') ?? '';
-      bad.push({ location, message: `is not valid JSON: ${where}` });
-    } else if (isRequest(value)) {
+  for (const item of items) {
+    const { text, value, location } = item;
+    if (isObject(value) && Object.hasOwn(value, 'users') && !Object.hasOwn(value, 'identifiers')) {
       endRequest();
-      requests.push(sampleOf(line, value, location, `${location.text}, `));
+      const before = location.text === '' ? '' : `${location.text}${location.line === null ? '.' : ', '}`;
+      const sent: readonly unknown[] = Array.isArray(value.users) ? value.users : [];
+      requests.push({
+        body: text,
+        location,
+        users: sent.map((_, at) => ({ line: location.line, text: `${before}users[${at}]` })),
+      });
     } else {
-      if (users.length >= USERS_PER_REQUEST || characters + line.length > REQUEST_CHARACTERS) endRequest();
-      users.push({ text: line, location });
-      characters += line.length;
+      if (users.length >= USERS_PER_REQUEST || characters + text.length > REQUEST_CHARACTERS) endRequest();
+      users.push(item);
+      characters += text.length;
     }
   }
   endRequest();
-  return { requests, bad };
-}
-
-/**
- * A value that is not a request is taken for a user: then the message is about what a user lacks. `before` is in front of
- * the users of a request.
- */
-function sampleOf(text: string, value: unknown, location: Location, before: string): Sample {
-  if (!isRequest(value)) return { body: `{"users":[${text}]}`, location, userLocation: () => location };
-  return {
-    body: text,
-    location: { ...location, text: location.text || 'the request' },
-    userLocation: (userIndex) => ({ ...location, text: `${before}users[${userIndex}]` }),
-  };
-}
-
-function isRequest(value: unknown): boolean {
-  return isObject(value) && Object.hasOwn(value, 'users') && !Object.hasOwn(value, 'identifiers');
-}
-
-/** Undefined for what is not JSON. */
-function parsed(text: string): unknown {
-  try {
-    return parseExact(text);
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    return undefined;
-  }
+  return requests;
 }

@@ -19,14 +19,14 @@ export interface Flag {
 type Flags = Readonly<Record<string, Flag>>;
 
 export interface Command {
-  /** How it is called, after "sluice", where its name is not enough: in the list of commands. */
+  /** What follows its name in the list of commands, where that is not its argument. */
   readonly synopsis?: string;
   /** What it does, in a few words: in the list of commands, and at the top of its help. */
   readonly summary: string;
   /** At the top of its help instead, where there is more to say. */
   readonly description?: string;
-  /** Command lines, each with an optional remark. */
-  readonly usage: readonly (readonly [line: string, remark?: string])[];
+  /** Command lines, each with an optional remark, where there is more to show than its name and its options. */
+  readonly usage?: readonly (readonly [line: string, remark?: string])[];
   /** The argument that is not a flag: FILE completes files, `choices` those values. */
   readonly argument?: Flag & { readonly value: string };
   readonly flags: Flags;
@@ -70,13 +70,21 @@ const LOCATION_FLAGS: Flags = {
   'log-url': { value: 'URL', help: 'the Kafka topic, where servers share one (LOG_URL)' },
 };
 
-/** Where to send, and with which key: the same for all commands that send over HTTP. */
-const INGEST_FLAGS: Flags = {
+/** The server, and with which key: the same for all commands that call it over HTTP. */
+const SERVER_FLAGS: Flags = {
   url: { value: 'URL', help: 'the server (SLUICE_URL); default the one that is running on the data folder' },
   key: { value: 'KEY', help: 'an API key (SLUICE_KEY, which keeps it out of the process list)' },
+  ...DATA_FLAG,
 };
 
-const SERVER_FLAGS: Flags = { ...INGEST_FLAGS, ...DATA_FLAG };
+const SENDING_FLAGS: Flags = {
+  'retry-timeout': {
+    value: 'TIME',
+    help: 'how long to retry when the server is unreachable or responds with 503; default 10s, for an import 10m',
+  },
+  ...SERVER_FLAGS,
+  ...JSON_FLAG,
+};
 
 const REJECTION_FLAGS: Flags = {
   reason: { value: 'REASON', help: 'only users rejected for this reason' },
@@ -122,12 +130,15 @@ const RATE_FLAGS: Flags = {
   },
 };
 
+const KEY_ARGUMENT = { value: 'ID', help: 'the id of the key, from "sluice keys list"' } as const;
+const KEY_NAME: Flag = { value: 'NAME', help: 'what the key is for, in your words; up to 100 characters' };
+
 const KEYS_COMMANDS = {
   create: {
     summary: 'creates an API key and shows it once',
     usage: [['sluice keys create --name NAME --kind KIND --env ENVIRONMENT [options]']],
     flags: {
-      name: { value: 'NAME', help: 'what the key is for, in your words; up to 100 characters' },
+      name: KEY_NAME,
       kind: {
         value: 'KIND',
         help: 'secret (sk_prod_… or sk_dev_…): full access, for servers only; publishable (pk_…): can only send events, safe in browsers and apps',
@@ -157,7 +168,6 @@ const KEYS_COMMANDS = {
   },
   list: {
     summary: 'lists the API keys, revoked and expired ones included',
-    usage: [['sluice keys list [--json]']],
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
     notes: ['Shows the id, the prefix and the last four characters of each key, never the key itself.'],
   },
@@ -169,9 +179,9 @@ const KEYS_COMMANDS = {
       ['sluice keys edit ID --users-per-second 500 --burst 5000'],
       ['sluice keys edit ID --no-rate-limit'],
     ],
-    argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
+    argument: KEY_ARGUMENT,
     flags: {
-      name: { value: 'NAME', help: 'what the key is for, in your words; up to 100 characters' },
+      name: KEY_NAME,
       origins: {
         value: 'LIST',
         help: 'sites a publishable key can be used from, separated by commas; replaces the list; "any" for all',
@@ -185,8 +195,7 @@ const KEYS_COMMANDS = {
   },
   roll: {
     summary: 'replaces an API key without downtime',
-    usage: [['sluice keys roll ID [--overlap 24h] [--json]']],
-    argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
+    argument: KEY_ARGUMENT,
     flags: {
       overlap: {
         value: 'TIME',
@@ -201,8 +210,7 @@ const KEYS_COMMANDS = {
   },
   revoke: {
     summary: 'ends an API key at once',
-    usage: [['sluice keys revoke ID [--json]']],
-    argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
+    argument: KEY_ARGUMENT,
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
     notes: [`${KEYS_EFFECT} This cannot be undone. To replace a key without downtime: sluice keys roll`],
   },
@@ -220,7 +228,6 @@ const PLAN_COMMANDS = {
     ],
   },
   types: {
-    synopsis: 'plan types [FILE]',
     summary: 'writes TypeScript types for the events of a plan file',
     usage: [['sluice plan types [FILE] --out src/events.ts']],
     argument: PLAN_ARGUMENT,
@@ -228,7 +235,6 @@ const PLAN_COMMANDS = {
     notes: ['Use them with the SDK: new Sluice<EventMap>(…). The compiler then checks every track().'],
   },
   push: {
-    synopsis: 'plan push [FILE]',
     summary: 'makes a file the tracking plan of a server',
     usage: [['SLUICE_KEY=sk_prod_… sluice plan push [FILE] [--url URL]']],
     argument: PLAN_ARGUMENT,
@@ -246,17 +252,13 @@ const PLAN_COMMANDS = {
     },
   },
   diff: {
-    synopsis: 'plan diff [FILE]',
     summary: 'shows what differs between a file and the plan of a server',
-    usage: [['sluice plan diff [FILE]']],
     argument: PLAN_ARGUMENT,
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
     exitCodes: '0 no difference, 2 different, or the file has errors, 1 not compared.',
   },
   check: {
-    synopsis: 'plan check [FILE]',
     summary: 'checks a plan file, without a server',
-    usage: [['sluice plan check [FILE]']],
     argument: PLAN_ARGUMENT,
     flags: {},
     exitCodes: '0 valid, 2 errors: each is printed with its path.',
@@ -265,7 +267,6 @@ const PLAN_COMMANDS = {
 
 const COMMANDS = {
   serve: {
-    synopsis: 'serve [settings]',
     summary: 'starts the server; the first start prints a link and a key',
     usage: [
       ['sluice serve', 'everything at its default'],
@@ -281,7 +282,6 @@ const COMMANDS = {
     ],
   },
   keys: {
-    synopsis: 'keys create|list|edit|roll|revoke',
     summary: 'manages API keys, also while a server is running',
     usage: [
       ['sluice keys create --name "shop backend" --kind secret --env production'],
@@ -297,7 +297,6 @@ const COMMANDS = {
     ],
   },
   invite: {
-    synopsis: 'invite [--email EMAIL]',
     summary: 'creates a one-time link to sign in to the dashboard',
     usage: [['sluice invite', 'for the first person who opens it'], ['sluice invite --email ada@example.com']],
     flags: {
@@ -311,9 +310,7 @@ const COMMANDS = {
     ],
   },
   config: {
-    synopsis: 'config [settings]',
     summary: 'shows each setting, its value and where the value came from',
-    usage: [['sluice config [settings] [--json]']],
     flags: { ...SETTING_FLAGS, ...JSON_FLAG },
     notes: [
       'Starts nothing. Takes the flags of "sluice serve" and reads the same environment, so it shows what serve would use.',
@@ -321,7 +318,6 @@ const COMMANDS = {
   },
   tail: {
     summary: 'shows events as they are processed, one line each, until Ctrl-C',
-    usage: [['sluice tail [--event NAME] [--since 10m] [--json]']],
     flags: {
       event: { value: 'NAME', help: 'only events of this name' },
       since: { value: 'TIME', help: 'begin with those of the last 10m, 2h, …, by event time' },
@@ -334,9 +330,7 @@ const COMMANDS = {
     ],
   },
   trace: {
-    synopsis: 'trace ID',
     summary: 'shows what happened to a request',
-    usage: [['sluice trace ID [--json]']],
     argument: {
       value: 'ID',
       help: 'the trace_id, from the response, its X-Trace-Id header or the log of the server; the id of an event works too',
@@ -346,10 +340,7 @@ const COMMANDS = {
     exitCodes: '0 found, 1 not found.',
   },
   profile: {
-    synopsis: 'profile user_id=42',
-    summary: 'shows a person, and why it is one person',
-    description:
-      'shows a person: identifiers, properties and the requests that set them, why all of it is one person, and the last events.',
+    summary: 'shows a person: properties, events, and why it is one person',
     usage: [
       ['sluice profile user_id=42'],
       ['sluice profile email=ada@example.com'],
@@ -366,7 +357,6 @@ const COMMANDS = {
     exitCodes: '0 found, 1 no person has this identifier.',
   },
   import: {
-    synopsis: 'import FILE.ndjson',
     summary: 'sends the users in a file to a server, as any client would',
     usage: [
       ['SLUICE_KEY=sk_dev_… sluice import FILE.ndjson', 'to the server on this data folder'],
@@ -375,14 +365,8 @@ const COMMANDS = {
     ],
     argument: { value: 'FILE', help: 'one user object per line, as in the users array of a request; - for stdin' },
     flags: {
-      ...INGEST_FLAGS,
-      'retry-timeout': {
-        value: 'TIME',
-        help: 'how long to retry when the server is unreachable or responds with 503; default 10m',
-      },
       restart: { help: 'start from the beginning instead of where an interrupted import stopped' },
-      ...DATA_FLAG,
-      json: { help: 'print the result as JSON, for programs' },
+      ...SENDING_FLAGS,
     },
     topics: {
       'Interrupted?':
@@ -393,10 +377,7 @@ const COMMANDS = {
     exitCodes: '0 all users were accepted, 2 some were rejected, 1 it stopped and can be run again.',
   },
   check: {
-    synopsis: 'check FILE',
     summary: 'says whether the requests in a file would be accepted, for CI',
-    description:
-      'validates sample requests as a server would, against a tracking plan too, and stores nothing. Without --url and --key no server is needed.',
     usage: [
       ['sluice check samples.ndjson', 'what makes a request valid'],
       ['sluice check samples.ndjson --plan plan.json', 'and a tracking plan'],
@@ -409,16 +390,16 @@ const COMMANDS = {
     flags: {
       plan: { value: 'FILE', help: 'a tracking plan to check against, without a server' },
       ...SERVER_FLAGS,
-      json: { help: 'print the result as JSON, for programs' },
+      ...JSON_FLAG,
     },
     notes: [
+      'Validates as a server would, and stores nothing. Without --url and --key no server is needed.',
       'With --url or --key, a server checks the file, against the plan that was pushed to it. With a secret key, the output also shows which profiles would be created, changed and merged. The server stores and counts nothing.',
     ],
     exitCodes:
       '0 everything would be accepted and follows the plan, 2 something would be rejected or violates the plan (in any mode), 1 it could not be checked.',
   },
   send: {
-    synopsis: 'send EVENT name=value…',
     summary: 'sends one event of one person to a server',
     usage: [
       ['SLUICE_KEY=sk_dev_… sluice send order_placed --user-id ada revenue=42.5 currency=EUR'],
@@ -432,13 +413,7 @@ const COMMANDS = {
       email: { value: 'ADDRESS', help: 'the e-mail address of the person' },
       'phone-number': { value: 'NUMBER', help: 'the phone number of the person' },
       'anon-id': { value: 'ID', help: 'the anonymous id of the person' },
-      ...INGEST_FLAGS,
-      'retry-timeout': {
-        value: 'TIME',
-        help: 'how long to retry when the server is unreachable or responds with 503; default 10s',
-      },
-      ...DATA_FLAG,
-      json: { help: 'print the result as JSON, for programs' },
+      ...SENDING_FLAGS,
     },
     topics: {
       Values:
@@ -463,7 +438,6 @@ const COMMANDS = {
     notes: ['Calls the server with a secret key. Rejected users are kept for 7 days by default.'],
   },
   resubmit: {
-    synopsis: 'resubmit [ID]',
     summary: 'fixes rejected users, one by hand or many by a patch',
     usage: [
       ['sluice resubmit ID --user FILE', 'FILE has the whole user, corrected'],
@@ -477,7 +451,7 @@ const COMMANDS = {
       ...REJECTION_FLAGS,
       'dry-run': { help: 'only show what would happen to them' },
       ...SERVER_FLAGS,
-      json: { help: 'print the result as JSON, for programs' },
+      ...JSON_FLAG,
     },
     notes: [
       'A fixed user is stored as if it had been correct from the start: under its original trace and time of receipt, once. The job continues on the server if this command is stopped.',
@@ -521,7 +495,6 @@ const COMMANDS = {
     exitCodes: '0 everything was sent, 1 it was not; run it again to send the rest.',
   },
   plan: {
-    synopsis: 'plan infer|push|pull|diff|types|check',
     summary: 'manages the tracking plan: the events you expect and their properties',
     usage: [
       ['sluice plan infer --out sluice-plan.json'],
@@ -535,7 +508,7 @@ const COMMANDS = {
     notes: ['The plan is a JSON file that you keep next to your code: see docs/plans.md.'],
   },
   export: {
-    synopsis: 'export --format FORMAT',
+    synopsis: '--format FORMAT',
     summary: 'writes events or profiles as ndjson, csv or parquet',
     usage: [['sluice export --format ndjson|csv|parquet [--what events|profiles] [--out FILE] [options]']],
     flags: {
@@ -566,7 +539,6 @@ const COMMANDS = {
     summary: 'checks the installation and says what to do next',
     description:
       'checks settings, data folder, disk, log, store, clock, backlog, ledger, keys, tracking plans and the last backup, and says what to do next. With STORE_URL and LOG_URL, also checks the database and the topic.',
-    usage: [['sluice doctor [--deep] [--data FOLDER] [--json]']],
     flags: {
       deep: { help: 'read the whole store and count its events: slow, thorough' },
       ...LOCATION_FLAGS,
@@ -576,10 +548,8 @@ const COMMANDS = {
     exitCodes: '0 everything is OK, 1 errors, 2 warnings only.',
   },
   migrate: {
-    synopsis: 'migrate --to URL',
-    summary: 'copies an embedded installation to PostgreSQL',
-    description:
-      'copies an embedded installation to PostgreSQL: profiles, events, traces, ledger, keys, members, all of it.',
+    synopsis: '--to URL',
+    summary: 'copies all of an embedded installation to PostgreSQL',
     usage: [['sluice migrate --to postgres://user:password@host:5432/database [--data FOLDER]']],
     flags: {
       to: {
@@ -587,7 +557,7 @@ const COMMANDS = {
         help: 'an empty database (STORE_URL, which keeps the password out of the process list)',
       },
       ...DATA_FLAG,
-      json: { help: 'print the result as JSON, for programs' },
+      ...JSON_FLAG,
     },
     notes: [
       'Stop the server first: the command is refused while one runs on the folder. The files there are read, not changed. The event log stays where it is; events in it that are not processed yet are processed later.',
@@ -600,9 +570,8 @@ const COMMANDS = {
     exitCodes: '0 both sides are the same, 1 they are not, and stderr or the table says why.',
   },
   backup: {
-    synopsis: 'backup --to FOLDER|FILE',
-    summary: 'makes a consistent copy, also while the server runs',
-    description: 'makes a consistent copy of log, store and keys, also while the server runs.',
+    synopsis: '--to FOLDER|FILE',
+    summary: 'makes a consistent copy of log, store and keys, also while the server runs',
     usage: [
       ['sluice backup --to FOLDER|FILE [--verify]', 'make one'],
       ['sluice backup --verify FOLDER|FILE', 'check an existing one'],
@@ -617,7 +586,7 @@ const COMMANDS = {
         help: 'read the backup back: hashes, every database page, every log record, and whether every event is accounted for. Unpacks an archive next to itself, which doubles the space',
       },
       ...LOCATION_FLAGS,
-      json: { help: 'print the result as JSON, for programs' },
+      ...JSON_FLAG,
     },
     notes: [
       'Every event acknowledged before the backup began is in it. It is written to ….part and renamed when it is complete. It contains personal data: keep it safe.',
@@ -626,9 +595,8 @@ const COMMANDS = {
     exitCodes: '0 success, 1 nothing was kept, or the backup is damaged; stderr says why.',
   },
   restore: {
-    synopsis: 'restore --from FOLDER|FILE',
+    synopsis: '--from FOLDER|FILE',
     summary: 'restores a backup into an empty data folder',
-    description: 'restores a backup into an empty data folder, ready for a server to start on.',
     usage: [['sluice restore --from FOLDER|FILE [--data FOLDER] [--verify] [--old-data FOLDER]']],
     flags: {
       from: { value: 'FILE', help: 'a backup that "sluice backup" made, a file or a folder' },
@@ -640,7 +608,7 @@ const COMMANDS = {
         help: 'the previous data folder, if it is readable: lists unmerges, erasures, revoked and rolled keys, and removed members since the backup',
       },
       ...LOCATION_FLAGS,
-      json: { help: 'print the result as JSON, for programs' },
+      ...JSON_FLAG,
     },
     notes: ['Refused if the data folder is not empty: rename the old one and keep it until everything works.'],
     topics: {
@@ -651,7 +619,6 @@ const COMMANDS = {
     exitCodes: '0 success, 1 nothing was restored; stderr says why.',
   },
   completion: {
-    synopsis: 'completion bash|zsh|fish',
     summary: 'prints a script that completes commands in your shell',
     usage: [
       ['eval "$(sluice completion bash)"', 'in ~/.bashrc'],
@@ -665,7 +632,6 @@ const COMMANDS = {
     ],
   },
   help: {
-    synopsis: 'help [COMMAND]',
     summary: 'shows the help of a command; the same as sluice COMMAND --help',
     usage: [['sluice help export'], ['sluice help keys create']],
     flags: {},

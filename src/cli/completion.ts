@@ -7,8 +7,9 @@
 import { suggestion } from '../config/flags.ts';
 import { readArguments } from './arguments.ts';
 import { ALL_COMMANDS, type Command, COMPLETION_SHELLS, type Flag } from './commands.ts';
+import type { Shell } from './shell.ts';
 
-export async function runCompletion(args: readonly string[], out: (text: string) => void): Promise<number> {
+export async function runCompletion(args: readonly string[], { out }: Pick<Shell, 'out'>): Promise<number> {
   const flags = readArguments('completion', args);
   const { mistakes } = flags;
   const [given, ...others] = flags.positionals;

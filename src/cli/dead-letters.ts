@@ -1,6 +1,6 @@
 /**
  * `sluice dead-letters`: requests that were accepted and could not be processed, with the cause; `--retry` processes one or
- * all of them again, as after an upgrade. Exit code 0: done; 2: some still cannot be processed; 1: it could not be done.
+ * all of them again, as after an upgrade.
  */
 
 import type { JsonObject } from '../validation/shape.ts';
@@ -8,7 +8,7 @@ import { readArguments } from './arguments.ts';
 import { localTime } from './local-time.ts';
 import { reportJob } from './resubmit.ts';
 import { callApi, readServer, type Server } from './server.ts';
-import { inkOf, type Shell } from './shell.ts';
+import type { Shell } from './shell.ts';
 import { renderTable } from './table.ts';
 
 const ID = /^(all|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+)$/i;
@@ -21,23 +21,22 @@ export async function runDeadLetters(args: readonly string[], shell: Shell): Pro
   if (retry !== undefined && !ID.test(retry))
     mistakes.push(`--retry is "${retry}"; expected the id of a dead letter, or all`);
   const server = await readServer(flags, shell);
-  if (server === undefined || mistakes.length > 0) throw flags.error();
   const cause = flags.values.get('cause');
   if (retry === undefined) {
     await list(server, cause, flags.isJson, shell);
     return 0;
   }
-  const filter = { filter: cause === undefined ? {} : { cause } };
+  const body = JSON.stringify({ filter: cause === undefined ? {} : { cause } });
   const { json } =
     retry === 'all'
-      ? await callApi(server, 'POST', 'dead-letters/retry', JSON.stringify(filter))
-      : await callApi(server, 'POST', `dead-letters/${retry}/retry`);
+      ? await callApi(server, 'dead-letters/retry', { method: 'POST', body })
+      : await callApi(server, `dead-letters/${retry}/retry`, { method: 'POST' });
   return reportJob(server, json, flags.isJson, shell);
 }
 
 async function list(server: Server, cause: string | undefined, isJson: boolean, shell: Shell): Promise<void> {
   const query = new URLSearchParams({ limit: '500', ...(cause !== undefined && { cause }) });
-  const { json, text } = await callApi(server, 'GET', `dead-letters?${query.toString()}`);
+  const { json, text } = await callApi(server, `dead-letters?${query.toString()}`);
   if (isJson) return shell.out(`${text}\n`);
   const letters = json.dead_letters as readonly JsonObject[];
   if (letters.length === 0) return shell.out('There are no dead letters: every accepted request was processed.\n');
@@ -49,6 +48,6 @@ async function list(server: Server, cause: string | undefined, isJson: boolean, 
     letter.can_retry === true ? 'yes' : 'no: its body is not kept',
     String(letter.cause),
   ]);
-  shell.out(`${renderTable(['id', 'received', 'users', 'events', 'can be retried', 'cause'], rows, inkOf(shell))}\n`);
+  shell.out(`${renderTable(['id', 'received', 'users', 'events', 'can be retried', 'cause'], rows)}\n`);
   shell.out('\nAfter an upgrade that fixes the cause: sluice dead-letters --retry all\n');
 }

@@ -49,153 +49,112 @@ export const PERSON_WITH_REFUSAL = 'grace';
 
 /** `requests` are in the order in which they are to be sent. */
 export function shopOf(seed: number, now: number) {
-  const maker = new ShopMaker(seed, Math.floor(now / END_STEP_MS) * END_STEP_MS);
-  return maker.make();
-}
+  const end = Math.floor(now / END_STEP_MS) * END_STEP_MS;
+  const random = randomFrom(seed);
+  const visits: { readonly at: number; readonly user: ShopUser }[] = [];
+  let events = 0;
+  const eventId = (): string => `demo-${seed}-${events++}`;
+  const visitor = (name: string): string => `demo-${seed}-${name}`;
+  const upTo = (count: number): number => Math.floor(random() * count);
+  const pick = <T>(values: readonly T[]): T => values[upTo(values.length)] as T;
+  const daysAgo = (from: number, to: number): number => end - (to + random() * (from - to)) * DAY_MS;
 
-class ShopMaker {
-  readonly #seed: number;
-  readonly #end: number;
-  readonly #random: () => number;
-  readonly #visits: { readonly at: number; readonly user: ShopUser }[] = [];
-  #events = 0;
-
-  constructor(seed: number, end: number) {
-    this.#seed = seed;
-    this.#end = end;
-    this.#random = randomFrom(seed);
-  }
-
-  make() {
-    const names = FIRST_NAMES.split(' ');
-    for (const [index, name] of names.entries()) this.#person(name, index);
-    for (let n = 0; n < VISITORS_WITHOUT_NAME; n++)
-      this.#browse({ anon_id: this.#visitor(`v${n}`) }, this.#time(DAYS, 0.1));
-    for (let n = 0; n < VISITS_LAST_HOUR; n++) {
-      const minutesAgo = 2 + Math.floor(this.#random() * 50);
-      this.#browse({ anon_id: this.#visitor(`now${n}`) }, this.#end - minutesAgo * MINUTE_MS);
-    }
-    this.#sharedTablet();
-    const visits = this.#visits.toSorted((left, right) => left.at - right.at).map(({ user }) => user);
-    const batches: unknown[][] = [];
-    for (let from = 0; from < visits.length; from += VISITS_PER_REQUEST) {
-      batches.push(visits.slice(from, from + VISITS_PER_REQUEST));
-    }
-    batches.push([...this.#happeningNow(), ...rejectedUsers()]);
-    const requests = batches.map((users, index) => {
-      return { idempotencyKey: `demo-${this.#seed}-${index}`, body: JSON.stringify({ users }), users: users.length };
-    });
-    return { requests, people: names.length, events: this.#events };
-  }
-
-  /** Looks around without a name on one or two devices, signs up, and orders. */
-  #person(name: string, index: number): void {
-    const userId = name.toLowerCase();
-    const email = `${userId}@example.com`;
-    const [city, country, currency] = this.#pick(PLACES);
-    const laptop = this.#visitor(`${userId}-laptop`);
-    const signedUpAt = this.#time(DAYS - 1, 2);
-    for (let n = 1 + Math.floor(this.#random() * 3); n > 0; n--) {
-      this.#browse({ anon_id: laptop }, signedUpAt - n * 5 * HOUR_MS);
-    }
-    // A profile of its own until the sign-in on the phone says whose it is: a merge.
-    const phone = this.#visitor(`${userId}-phone`);
-    const isOnPhone = index % 3 === 0;
-    if (isOnPhone) {
-      this.#visit({ anon_id: phone }, signedUpAt - 3 * HOUR_MS, [['newsletter_opened', { campaign: 'autumn' }]]);
-    }
-    this.#visit(
-      { user_id: userId, email, anon_id: laptop, first_name: name, city, country },
-      signedUpAt,
-      [['signed_up', { source: this.#pick(SOURCES) }]],
-      { plan: index % 4 === 0 ? 'pro' : 'free', newsletter: isOnPhone },
-    );
-    if (isOnPhone) {
-      this.#visit({ user_id: userId, anon_id: phone }, signedUpAt + 2 * HOUR_MS, [['signed_in', { device: 'phone' }]]);
-    }
-    const orders = Math.floor(this.#random() * 5);
-    for (let n = 0; n < orders; n++) this.#order(userId, laptop, currency, `${index}-${n}`, signedUpAt);
-  }
-
-  #order(userId: string, anonId: string, currency: string, number: string, after: number): void {
-    const [product, price] = this.#pick(PRODUCTS);
-    const quantity = 1 + Math.floor(this.#random() * 3);
-    const revenue = Math.round(price * quantity * 100) / 100;
-    const at = after + this.#random() * (this.#end - 2 * HOUR_MS - after);
-    const order = { order_id: `D-${this.#seed}-${number}`, currency };
-    this.#visit({ user_id: userId, anon_id: anonId }, at, [
-      ['product_viewed', { product }],
-      ['cart_updated', { product, quantity }],
-      ['order_placed', { revenue, product, quantity, ...order }],
-    ]);
-    if (this.#random() < REFUND_SHARE) {
-      const refundedAt = at + this.#random() * (this.#end - at);
-      this.#visit({ user_id: userId }, refundedAt, [['order_refunded', { revenue: -revenue, ...order }]]);
-    }
-  }
-
-  /** Two people who sign in on one tablet stay two: the second link is refused. */
-  #sharedTablet(): void {
-    const tablet = this.#visitor('tablet');
-    const at = this.#end - 20 * HOUR_MS;
-    this.#visit({ user_id: PERSON_WITH_MERGE, anon_id: tablet }, at, [['signed_in', { device: 'tablet' }]]);
-    this.#visit({ user_id: PERSON_WITH_REFUSAL, anon_id: tablet }, at + HOUR_MS, [['signed_in', { device: 'tablet' }]]);
-  }
-
-  #browse(identifiers: ShopUser['identifiers'], at: number): void {
-    const [product] = this.#pick(PRODUCTS);
-    const [other] = this.#pick(PRODUCTS);
-    this.#visit(identifiers, at, [
-      ['page_viewed', { path: '/', source: this.#pick(SOURCES) }],
-      ['product_viewed', { product }],
-      ...(this.#random() < 0.5 ? ([['product_viewed', { product: other }]] as const) : []),
-    ]);
-  }
-
-  /** Without timestamps: the server takes the time of receipt. */
-  #happeningNow(): ShopUser[] {
-    return ['ada', 'alan', 'katherine'].map((userId) => ({
-      identifiers: { user_id: userId },
-      events: [{ event_name: 'page_viewed', $event_id: this.#eventId(), path: '/orders' }],
-    }));
-  }
-
-  #visit(
+  function visit(
     identifiers: ShopUser['identifiers'],
     at: number,
-    events: readonly (readonly [name: string, properties: Readonly<Record<string, unknown>>])[],
+    named: readonly (readonly [name: string, properties: Readonly<Record<string, unknown>>])[],
     properties?: Readonly<Record<string, unknown>>,
   ): void {
     const user: ShopUser = {
       identifiers,
       ...(properties === undefined ? {} : { user_properties: properties }),
-      events: events.map(([name, rest], index) => ({
+      events: named.map(([name, rest], index) => ({
         event_name: name,
-        $event_id: this.#eventId(),
+        $event_id: eventId(),
         timestamp: new Date(Math.round(at) + index * MINUTE_MS).toISOString(),
         ...rest,
       })),
     };
-    this.#visits.push({ at, user });
+    visits.push({ at, user });
   }
 
-  #eventId(): string {
-    return `demo-${this.#seed}-${this.#events++}`;
+  function browse(identifiers: ShopUser['identifiers'], at: number): void {
+    const [product] = pick(PRODUCTS);
+    const [other] = pick(PRODUCTS);
+    visit(identifiers, at, [
+      ['page_viewed', { path: '/', source: pick(SOURCES) }],
+      ['product_viewed', { product }],
+      ...(random() < 0.5 ? ([['product_viewed', { product: other }]] as const) : []),
+    ]);
   }
 
-  #visitor(name: string): string {
-    return `demo-${this.#seed}-${name}`;
+  function order(userId: string, anonId: string, currency: string, number: string, after: number): void {
+    const [product, price] = pick(PRODUCTS);
+    const quantity = 1 + upTo(3);
+    const revenue = Math.round(price * quantity * 100) / 100;
+    const at = after + random() * (end - 2 * HOUR_MS - after);
+    const details = { order_id: `D-${seed}-${number}`, currency };
+    visit({ user_id: userId, anon_id: anonId }, at, [
+      ['product_viewed', { product }],
+      ['cart_updated', { product, quantity }],
+      ['order_placed', { revenue, product, quantity, ...details }],
+    ]);
+    if (random() < REFUND_SHARE) {
+      const refundedAt = at + random() * (end - at);
+      visit({ user_id: userId }, refundedAt, [['order_refunded', { revenue: -revenue, ...details }]]);
+    }
   }
 
-  #time(fromDaysAgo: number, toDaysAgo: number): number {
-    return this.#end - (toDaysAgo + this.#random() * (fromDaysAgo - toDaysAgo)) * DAY_MS;
+  /** Looks around without a name on one or two devices, signs up, and orders. */
+  function person(name: string, index: number): void {
+    const userId = name.toLowerCase();
+    const [city, country, currency] = pick(PLACES);
+    const laptop = visitor(`${userId}-laptop`);
+    const signedUpAt = daysAgo(DAYS - 1, 2);
+    for (let n = 1 + upTo(3); n > 0; n--) browse({ anon_id: laptop }, signedUpAt - n * 5 * HOUR_MS);
+    // A profile of its own until the sign-in on the phone says whose it is: a merge.
+    const phone = visitor(`${userId}-phone`);
+    const isOnPhone = index % 3 === 0;
+    if (isOnPhone) {
+      visit({ anon_id: phone }, signedUpAt - 3 * HOUR_MS, [['newsletter_opened', { campaign: 'autumn' }]]);
+    }
+    visit(
+      { user_id: userId, email: `${userId}@example.com`, anon_id: laptop, first_name: name, city, country },
+      signedUpAt,
+      [['signed_up', { source: pick(SOURCES) }]],
+      { plan: index % 4 === 0 ? 'pro' : 'free', newsletter: isOnPhone },
+    );
+    if (isOnPhone) {
+      visit({ user_id: userId, anon_id: phone }, signedUpAt + 2 * HOUR_MS, [['signed_in', { device: 'phone' }]]);
+    }
+    const orders = upTo(5);
+    for (let n = 0; n < orders; n++) order(userId, laptop, currency, `${index}-${n}`, signedUpAt);
   }
 
-  #pick<T>(values: readonly T[]): T {
-    const value = values[Math.floor(this.#random() * values.length)];
-    if (value === undefined) throw new Error('there is nothing to pick from');
-    return value;
+  const names = FIRST_NAMES.split(' ');
+  for (const [index, name] of names.entries()) person(name, index);
+  for (let n = 0; n < VISITORS_WITHOUT_NAME; n++) browse({ anon_id: visitor(`v${n}`) }, daysAgo(DAYS, 0.1));
+  for (let n = 0; n < VISITS_LAST_HOUR; n++) browse({ anon_id: visitor(`now${n}`) }, end - (2 + upTo(50)) * MINUTE_MS);
+  // Two people who sign in on one tablet stay two: the second link is refused.
+  for (const [n, userId] of [PERSON_WITH_MERGE, PERSON_WITH_REFUSAL].entries()) {
+    const identifiers = { user_id: userId, anon_id: visitor('tablet') };
+    visit(identifiers, end - (20 - n) * HOUR_MS, [['signed_in', { device: 'tablet' }]]);
   }
+  const batches: unknown[][] = [];
+  const users = visits.toSorted((left, right) => left.at - right.at).map(({ user }) => user);
+  for (let from = 0; from < users.length; from += VISITS_PER_REQUEST) {
+    batches.push(users.slice(from, from + VISITS_PER_REQUEST));
+  }
+  // Without timestamps: the server takes the time of receipt.
+  const happeningNow = ['ada', 'alan', 'katherine'].map((userId) => ({
+    identifiers: { user_id: userId },
+    events: [{ event_name: 'page_viewed', $event_id: eventId(), path: '/orders' }],
+  }));
+  batches.push([...happeningNow, ...rejectedUsers()]);
+  const requests = batches.map((batch, index) => {
+    return { idempotencyKey: `demo-${seed}-${index}`, body: JSON.stringify({ users: batch }), users: batch.length };
+  });
+  return { requests, people: names.length, events };
 }
 
 /** Mistakes that clients make; each is rejected for another reason. */

@@ -4,19 +4,17 @@
  * distinguished from real ones afterwards. Repeats are safe, since every event has an `$event_id` made from the seed.
  */
 
+import { integer } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
-import { isObject } from '../validation/shape.ts';
-import { readArguments } from './arguments.ts';
+import { readArguments, readFlag } from './arguments.ts';
 import { PERSON_WITH_MERGE, PERSON_WITH_REFUSAL, type Shop, shopOf } from './demo-shop.ts';
-import { sendBody, targetOf } from './import-send.ts';
+import { sendBody, targetOf, UnsentError } from './import-send.ts';
 import { countOf } from './local-time.ts';
 import { Progress } from './progress.ts';
-import { dashboardPage, givenKey, type Reply, readServer, request, type Server } from './server.ts';
+import { callApi, dashboardPage, givenKey, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 
 const RETRY_TIMEOUT_MS = 30_000;
-const LEDGER_TIMEOUT_MS = 10_000;
-const SEED_DEFAULT = '1';
 const SEED_MAX = 4_294_967_295;
 
 export async function runDemo(args: readonly string[], shell: Shell): Promise<number> {
@@ -39,37 +37,20 @@ async function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('demo', args);
   const { mistakes } = flags;
   flags.refuse(flags.positionals);
-  const seedText = flags.values.get('seed') ?? SEED_DEFAULT;
-  const seed = /^\d{1,10}$/.test(seedText) ? Number(seedText) : Number.NaN;
-  if (!(seed <= SEED_MAX)) mistakes.push(`--seed is "${seedText}"; expected a whole number from 0 to ${SEED_MAX}`);
-  const server = await readServer(flags, shell);
+  const { parse, expected } = integer(0, SEED_MAX);
+  const seed = readFlag(flags, 'seed', parse, expected) ?? 1;
   const key = givenKey(flags, shell);
   const isSure = flags.switches.has('yes');
   if (key.startsWith('pk_')) mistakes.push('the key is a publishable one; expected a secret one (sk_dev_…)');
   if (key.startsWith('sk_prod_') && !isSure) {
     mistakes.push('the key is for production; use one for development (sk_dev_…), or confirm with --yes');
   }
-  if (server === undefined || mistakes.length > 0) throw flags.error();
-  return { server, seed, isSure };
+  return { server: await readServer(flags, shell), seed, isSure };
 }
 
-async function usersReceivedBy({ url, key }: Server, { stop }: Shell): Promise<number> {
-  const problem = (words: string): OperatorError => new OperatorError(`${url.origin} ${words}`);
-  const call = request(new URL('ledger', url), key, { stop, timeoutMs: LEDGER_TIMEOUT_MS });
-  const reply: Reply | undefined = await call.catch(() => undefined);
-  if (reply?.json === undefined) {
-    throw problem('cannot be reached, or does not respond like Sluice. Is it running, and is --url right?');
-  }
-  const { status, json } = reply;
-  if (status === 401) {
-    throw problem('does not accept this key (401). Is it complete, and not revoked? To create one: sluice keys create');
-  }
-  const users = isObject(json.totals) ? json.totals['users'] : undefined;
-  const received = isObject(users) ? users['received'] : undefined;
-  if (status !== 200 || typeof received !== 'number') {
-    throw problem(`cannot say whether it has data (${status} from /ledger). Try again later.`);
-  }
-  return received;
+async function usersReceivedBy(server: Server, { stop }: Shell): Promise<number> {
+  const { json } = await callApi(server, 'ledger', { stop });
+  return (json.totals as { users: { received: number } }).users.received;
 }
 
 /** The number of users that were rejected. */
@@ -79,24 +60,23 @@ async function sendShop(shop: Shop, server: Server, shell: Shell): Promise<numbe
   const sum = { users: 0, bytes: 0, rejected: 0 };
   const total = shop.requests.length;
   progress.show({ count: 0, bytes: 0, done: 0, total });
-  for (const [index, { body, idempotencyKey, users }] of shop.requests.entries()) {
-    const bytes = Buffer.from(body);
-    const sent = await sendBody(bytes, idempotencyKey, target);
-    if (sent.kind !== 'taken') {
-      progress.end();
-      const reason =
-        sent.kind === 'unsent'
-          ? (sent.problem?.message ?? 'Stopped.')
-          : `The server rejected a request (${sent.kind}).`;
-      const rest = index === 0 ? 'Nothing was sent.' : 'A part was sent. To send the rest: sluice demo --yes';
-      throw new OperatorError(`${reason}\n${rest}`);
+  try {
+    for (const [index, { body, idempotencyKey, users }] of shop.requests.entries()) {
+      const bytes = Buffer.from(body);
+      const sent = await sendBody(bytes, idempotencyKey, target);
+      if (sent.refusal !== null) throw new UnsentError(`The server rejected a request: ${sent.refusal}.`);
+      sum.users += users;
+      sum.bytes += bytes.length;
+      sum.rejected += sent.rejected.length;
+      progress.show({ count: sum.users, bytes: sum.bytes, done: index + 1, total });
     }
-    sum.users += users;
-    sum.bytes += bytes.length;
-    sum.rejected += sent.rejected.length;
-    progress.show({ count: sum.users, bytes: sum.bytes, done: index + 1, total });
+  } catch (error) {
+    if (!(error instanceof UnsentError)) throw error;
+    const rest = sum.users === 0 ? 'Nothing was sent.' : 'A part was sent. To send the rest: sluice demo --yes';
+    throw new OperatorError(`${error.message}\n${rest}`);
+  } finally {
+    progress.end();
   }
-  progress.end();
   return sum.rejected;
 }
 

@@ -12,6 +12,7 @@ import { withoutSecrets } from '../config/values.ts';
 import { accessAdvice, accessProblemsOf, ownerProblemsOf } from '../data-folder/access.ts';
 import type { LogReader } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
+import { logFolderOf } from '../data-folder/files.ts';
 import { hasLostKeys, LOST_KEYS_ADVICE, lostKeysText } from '../data-folder/lost-keys.ts';
 import type { KeyStore } from '../keys.ts';
 import { DAY_MS, ENVIRONMENTS, HOUR_MS, MINUTE_MS } from '../model.ts';
@@ -47,19 +48,19 @@ interface LockHolder {
 export interface DoctorShell extends Shell {
   /** Undefined if there is none yet. */
   readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
-  readonly segments: (dataFolder: string) => readonly SegmentName[];
+  readonly listSegments: (logFolder: string) => readonly SegmentName[];
   /**
    * What a start would report about the local log. `store`: undefined if there is none yet, null if it cannot be read.
    */
   readonly inspectLocalLog: (config: Config, store: Store | undefined | null) => Promise<LogInspection>;
   /** Whether parts of different installations are mixed, as a start would report it; null if not. */
   readonly problemOfInstallation: (dataFolder: string) => string | null;
-  readonly lockHolder: (dataFolder: string) => LockHolder;
-  readonly isBackupRunning: (dataFolder: string) => boolean;
+  readonly lockHolderOf: (dataFolder: string) => LockHolder;
+  readonly isBackupRunning: (logFolder: string) => boolean;
   /** On the disk of the folder, for users other than root. */
-  readonly freeBytes: (dataFolder: string) => number;
+  readonly freeBytesOf: (dataFolder: string) => number;
   /** Problems in the store's file, as messages; none if it is intact. Deep: also links between rows. */
-  readonly checkStoreFile: (dataFolder: string, isDeep: boolean) => Promise<string[]>;
+  readonly findingsInStore: (file: string, isDeep: boolean) => string[];
   readonly lookAtDatabase: (config: Config) => Promise<DatabaseFacts>;
   /** Between two checks; only for tests. */
   readonly pause?: (milliseconds: number) => Promise<void>;
@@ -169,7 +170,7 @@ export const checkSettings: Check = async ({ settingMistakes, env }) => {
   return findings.length > 0 ? findings : [ok('valid')];
 };
 
-export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => {
+export const checkFolder: Check = async ({ config, dataFolder, lockHolderOf }) => {
   const folder = resolve(dataFolder);
   const stat = statSync(folder, { throwIfNoEntry: false });
   if (stat === undefined && config.storeUrl !== '') {
@@ -201,7 +202,7 @@ export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => 
     findings.push(warning(`other users can read ${folder} (mode ${mode})`, advice));
   }
   if (findings.length === 0) findings.push(ok(`${folder} exists and is private`));
-  return [...findings, { ...serverFinding(lockHolder(dataFolder)), check: 'server' }];
+  return [...findings, { ...serverFinding(lockHolderOf(dataFolder)), check: 'server' }];
 };
 
 function serverFinding({ isHeld, pid }: LockHolder): Finding {
@@ -224,9 +225,9 @@ function isAlive(pid: number): boolean {
   }
 }
 
-export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
+export const checkDisk: Check = async ({ config, dataFolder, freeBytesOf }) => {
   if (!existsSync(dataFolder)) return [];
-  const free = freeBytes(dataFolder);
+  const free = freeBytesOf(dataFolder);
   const least = config.diskFreeBytesMin;
   const limit = `${SETTINGS.diskFreeBytesMin.env} is ${formatSetting('diskFreeBytesMin', least)}`;
   if (free < least) {
@@ -384,7 +385,7 @@ export const checkBackup: Check = async (parts) => {
 
 function unfinishedFindings({ dataFolder, isBackupRunning, now }: DoctorParts): Finding[] {
   // Checked first: a backup that ends between the two checks has removed its note by then.
-  const isRunning = isBackupRunning(dataFolder);
+  const isRunning = isBackupRunning(logFolderOf(dataFolder));
   const unfinished = readUnfinishedBackup(dataFolder);
   if (unfinished === undefined) return [];
   const began = `${formatSpan(Math.max(0, now() - Date.parse(unfinished.began_at)))} ago`;

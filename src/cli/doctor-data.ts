@@ -10,12 +10,13 @@ import { CLOCK_EARLIEST } from '../clock/clock.ts';
 import { formatSetting } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { REPLACED_STORE_ADVICE, WAS_REPLACED } from '../data-folder/file-identity.ts';
-import { serverUrlIn, storeFileOf } from '../data-folder/files.ts';
+import { logFolderOf, serverUrlIn, storeFileOf } from '../data-folder/files.ts';
 import {
   ForeignSegmentError,
   LOCAL_PARTITION,
   LogCorruptError,
   LogGapError,
+  type LogHeader,
   type LogReader,
   NO_TENANT,
 } from '../log.ts';
@@ -79,14 +80,14 @@ export const checkLog: Check = async (parts) => {
   return withLog(parts, withoutLog, async (log) => {
     const processed = await processedPosition(parts);
     findings.push(...(await mismatchFindings(parts)));
-    const segments = parts.segments(parts.dataFolder);
+    const segments = parts.listSegments(logFolderOf(parts.dataFolder));
     for (const [index, segment] of segments.entries()) {
       const message = refusedSegments.get(segment.file);
       if (message !== undefined) findings.push(failed(message, REFUSED_ADVICE));
       else findings.push(...(await segmentFindings(log, segment, segments[index + 1], processed)));
     }
     if (findings.length === 0) {
-      const atRest = parts.lockHolder(parts.dataFolder).isHeld ? '' : ', and a start would accept them';
+      const atRest = parts.lockHolderOf(parts.dataFolder).isHeld ? '' : ', and a start would accept them';
       return [ok(`${countOf(segments.length, 'segment')}, readable at both ends${atRest}`)];
     }
     // A foreign segment is also found next to each of its neighbours.
@@ -210,11 +211,18 @@ function missingFinding(
 
 /** The last position in the newest segment, which may be empty and may still grow. */
 async function lastPosition(log: LogReader, from: number): Promise<number | null> {
-  let position = from;
+  let last: number | null = null;
+  for await (const headers of headersFrom(log, LOCAL_PARTITION, from)) last = headers.at(-1)?.position ?? last;
+  return last;
+}
+
+/** Page by page, up to the end of the partition. */
+async function* headersFrom(log: LogReader, partition: number, position: number): AsyncGenerator<LogHeader[]> {
   for (;;) {
-    const page = await log.headers(LOCAL_PARTITION, position, HEADERS_PER_LOOK);
-    position = page.next;
-    if (page.headers.length < HEADERS_PER_LOOK) return position === from ? null : position - 1;
+    const { headers, next } = await log.headers(partition, position, HEADERS_PER_LOOK);
+    yield headers;
+    if (headers.length < HEADERS_PER_LOOK) return;
+    position = next;
   }
 }
 
@@ -231,7 +239,7 @@ export const checkBacklog: Check = async (parts) => {
       const advice = 'Until then a server accepts requests, and does not process past that position.';
       return [failed(`${size}; ${damaged}`, advice)];
     }
-    if (!isShared && !parts.lockHolder(parts.dataFolder).isHeld) {
+    if (!isShared && !parts.lockHolderOf(parts.dataFolder).isHeld) {
       const start = 'Start the server to continue: sluice serve';
       const advice = parts.isDeep
         ? `Every record of them was read and is intact. ${start}`
@@ -285,15 +293,13 @@ async function lookAtBacklog(log: LogReader, positions: Positions) {
   let [records, bytes] = [0, 0];
   let oldest: number | null = null;
   for (const partition of await log.partitions()) {
-    let position = positions.get(partition) ?? 0;
+    const position = positions.get(partition) ?? 0;
     bytes += await log.backlogBytes(partition, position);
-    for (;;) {
-      const page = await log.headers(partition, position, HEADERS_PER_LOOK);
-      const [first] = page.headers;
+    for await (const headers of headersFrom(log, partition, position)) {
+      const [first] = headers;
       if (first !== undefined) oldest = Math.min(oldest ?? first.receivedAt, first.receivedAt);
-      records += page.headers.length;
-      position = page.next;
-      if (page.headers.length < HEADERS_PER_LOOK || records >= BACKLOG_RECORDS_COUNTED_MAX) break;
+      records += headers.length;
+      if (records >= BACKLOG_RECORDS_COUNTED_MAX) break;
     }
   }
   return { positions, records, bytes: records === 0 ? 0 : bytes, oldest };
@@ -303,12 +309,12 @@ async function lookAtBacklog(log: LogReader, positions: Positions) {
 export async function recordsBetween(log: LogReader, before: Positions, after: Positions): Promise<number> {
   let sum = 0;
   for (const [partition, end] of after) {
-    let position = before.get(partition) ?? 0;
-    while (position < end) {
-      const page = await log.headers(partition, position, Math.min(HEADERS_PER_LOOK, end - position));
-      sum += page.headers.filter((header) => header.position < end).length;
-      if (page.headers.length === 0) break;
-      position = page.next;
+    const position = before.get(partition) ?? 0;
+    if (position >= end) continue;
+    for await (const headers of headersFrom(log, partition, position)) {
+      const processed = headers.filter((header) => header.position < end).length;
+      sum += processed;
+      if (processed < headers.length) break;
     }
   }
   return sum;
@@ -355,8 +361,8 @@ export const checkClock: Check = async (parts) => {
 };
 
 /** The response of a server running on this folder; empty if none responds. */
-async function askServer({ config, dataFolder, lockHolder }: DoctorParts, path: string): Promise<string> {
-  if (config.logUrl !== '' || !lockHolder(dataFolder).isHeld) return '';
+async function askServer({ config, dataFolder, lockHolderOf }: DoctorParts, path: string): Promise<string> {
+  if (config.logUrl !== '' || !lockHolderOf(dataFolder).isHeld) return '';
   try {
     const response = await fetch(`${serverUrlIn(dataFolder)}${path}`, { signal: AbortSignal.timeout(METRICS_MS_MAX) });
     return await response.text();
@@ -393,7 +399,7 @@ export const checkStore: Check = async (parts) => {
   if (!parts.isDeep && bytes > STORE_BYTES_READ_MAX) {
     return [ok(`${opens}; its ${formatBytes(bytes)} were not checked for damage: sluice doctor --deep does`)];
   }
-  const problems = await parts.checkStoreFile(parts.dataFolder, parts.isDeep);
+  const problems = parts.findingsInStore(storeFileOf(parts.dataFolder), parts.isDeep);
   if (problems.length === 0 && !parts.isDeep) return [ok(`${opens}; the structure of every page is intact`)];
   const advice =
     'Stop the server and restore a backup. Without one, move store.db away, with its -wal and -shm: the next start rebuilds it from what the log still has.';
@@ -409,10 +415,10 @@ async function absentStore(parts: DoctorParts): Promise<Finding> {
   if (parts.config.storeUrl !== '') return none;
   // Records that only log-ends still knows about.
   const { missing } = await parts.inspectLocalLog();
-  const [first] = parts.segments(parts.dataFolder);
+  const [first] = parts.listSegments(logFolderOf(parts.dataFolder));
   const lost = (missing === null ? 0 : missing.to - missing.from) + (first?.firstPosition ?? 1) - 1;
   if (lost === 0 && first === undefined) return none;
-  if (parts.lockHolder(parts.dataFolder).isHeld) {
+  if (parts.lockHolderOf(parts.dataFolder).isHeld) {
     return failed('store.db was removed while the server is running', REPLACED_STORE);
   }
   if (lost > 0) {

@@ -26,8 +26,8 @@ import { checkBacklog, checkLedger, checkClock, checkLog, checkReadiness, checkS
 import type { FlagsRead } from '../config/flags.ts';
 import { readArguments } from './arguments.ts';
 import { readSettings } from './location.ts';
-import { inkOf, pause } from './shell.ts';
-import { type Ink, printable, wrap } from './table.ts';
+import { pause } from './shell.ts';
+import { bold, dim, indented, printable, wrap } from './table.ts';
 import { messageOf } from '../errors.ts';
 
 const SIGNS = { ok: '✓', warning: '!', error: '✗' } as const;
@@ -60,8 +60,8 @@ export async function runDoctor(args: readonly string[], shell: DoctorShell): Pr
   if (flags.mistakes.length > 0) throw flags.error();
   const findings = await examineWith(shell, flags);
   const code = exitCodeOf(findings);
-  if (flags.isJson) shell.out(`${JSON.stringify({ ok: code === 0, findings }, undefined, 2)}\n`);
-  else shell.out(`${findings.map((finding) => describe(finding, inkOf(shell))).join('\n')}\n\n${summary(code)}\n`);
+  if (flags.isJson) shell.out(indented({ ok: code === 0, findings }));
+  else shell.out(`${findings.map(describe).join('\n')}\n\n${summary(code)}\n`);
   return code;
 }
 
@@ -155,16 +155,13 @@ function exitCodeOf(findings: readonly Finding[]): number {
 
 const NAME_COLUMNS = 12;
 
-function describe({ check, state, message, advice }: NamedFinding, ink: Ink): string {
+function describe({ check, state, message, advice }: NamedFinding): string {
   const indent = ' '.repeat(NAME_COLUMNS + 3);
   const [first = '', ...rest] = wrap(printable(message), TEXT_COLUMNS - indent.length);
-  const lines = [
-    `${ink.bold(SIGNS[state])} ${check.padEnd(NAME_COLUMNS)} ${first}`,
-    ...rest.map((line) => indent + line),
-  ];
+  const lines = [`${bold(SIGNS[state])} ${check.padEnd(NAME_COLUMNS)} ${first}`, ...rest.map((line) => indent + line)];
   if (advice !== null) {
     const advised = wrap(`→ ${printable(advice)}`, TEXT_COLUMNS - indent.length);
-    lines.push(...advised.map((line) => `${indent}${ink.dim(line)}`));
+    lines.push(...advised.map((line) => `${indent}${dim(line)}`));
   }
   return lines.join('\n');
 }

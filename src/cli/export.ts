@@ -16,13 +16,10 @@ import {
   renameSync,
   rmSync,
   statSync,
-  writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { isDeepStrictEqual } from 'node:util';
-import type { FlagsRead } from '../config/flags.ts';
-import { syncPath } from '../data-folder/write-durably.ts';
+import { syncPath, writeDurably } from '../data-folder/write-durably.ts';
 import { OperatorError } from '../errors.ts';
 import { maskedEvent, maskedProfile, personalDataIn } from '../plans/personal.ts';
 import type { Plan } from '../plans/plan.ts';
@@ -38,14 +35,13 @@ import {
 import { readArguments, readChoice } from './arguments.ts';
 import { EXPORT_FORMATS, EXPORT_KINDS } from './commands.ts';
 import { csvHeader, csvLine, EVENT_SHAPE, PROFILE_SHAPE, type Shape, writeParquet } from './export-formats.ts';
-import { countOf, formatBytes, MOMENT_EXPECTED, readMoment } from './local-time.ts';
+import { countOf, formatBytes, readMoment } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { chooseTenant, planOfTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const PAGE_ROWS = 1_000;
-/** How much work a crash may cost: whichever comes first. */
-const CHECKPOINT_BYTES = 32 * 1_024 * 1_024;
+/** How much work a crash may cost. */
 const CHECKPOINT_MS = 2_000;
 
 type ExportOptions = ReturnType<typeof readOptions>;
@@ -84,15 +80,14 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
     const tenant = await chooseTenant(shell, store, options.dataSource);
     const plan = options.personal ? null : await planOfTenant(shell, options.dataSource.config, tenant);
     const masked = personalDataIn(plan);
-    const asked = { ...options.asked, tenant: tenant.id, masked: masked && JSON.stringify(masked) };
+    const asked = { command: `${options.command} ${tenant.id}`, masked: masked && JSON.stringify(masked) };
     const checkpoint = out === null || options.restart ? undefined : readCheckpoint(out, asked);
     if (checkpoint !== undefined) {
       shell.err(`Continuing after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
     }
     const range = checkpoint ?? options;
     const title = out === null ? 'stdout' : basename(out);
-    const noun = options.what === 'events' ? EVENT_SHAPE.noun : PROFILE_SHAPE.noun;
-    const progress = new Progress(title, noun, shell);
+    const progress = new Progress(title, options.what === 'events' ? 'event' : 'profile', shell);
     const job = { shell, options: { ...options, from: range.from, to: range.to }, asked, checkpoint, progress };
     try {
       return options.what === 'events'
@@ -109,7 +104,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
   });
 }
 
-/** `asked` are the arguments as given: exports with the same ones are the same export. */
+/** `command` has the arguments as given: exports with the same ones are the same export. */
 function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('export', args);
   const { mistakes } = flags;
@@ -120,15 +115,14 @@ function readOptions(args: readonly string[], shell: Shell) {
   const format = readChoice(flags, 'format', EXPORT_FORMATS);
   const what = readChoice(flags, 'what', EXPORT_KINDS, 'events');
   const now = shell.now();
-  const from = readTime('from', flags, now);
-  const to = readTime('to', flags, now);
+  const [from, to] = [readMoment(flags, 'from', now) ?? null, readMoment(flags, 'to', now) ?? null];
   if (from !== null && to !== null && from >= to) mistakes.push('--from is not before --to');
   const eventName = flags.values.get('event') ?? null;
   const out = flags.values.get('out') ?? null;
   if (what === 'profiles' && (from !== null || to !== null || eventName !== null)) {
     mistakes.push('--from, --to and --event choose among events; with --what profiles all are exported');
   }
-  const raw = flags.switches.has('raw');
+  const [raw, personal] = [flags.switches.has('raw'), flags.switches.has('personal')];
   if (raw && format !== undefined && format !== 'csv') {
     mistakes.push(`--raw is for csv; ${format} always holds the data as it is`);
   }
@@ -148,26 +142,10 @@ function readOptions(args: readonly string[], shell: Shell) {
     restart: flags.switches.has('restart'),
     overwrite: flags.switches.has('overwrite'),
     raw,
-    personal: flags.switches.has('personal'),
+    personal,
     json: flags.isJson,
-    asked: {
-      format,
-      what,
-      from: flags.values.get('from') ?? null,
-      to: flags.values.get('to') ?? null,
-      event: eventName,
-      raw: raw ? 'yes' : null,
-      personal: flags.switches.has('personal') ? 'yes' : null,
-    },
+    command: JSON.stringify([format, what, flags.values.get('from'), flags.values.get('to'), eventName, raw, personal]),
   };
-}
-
-function readTime(flag: string, flags: FlagsRead, now: number): number | null {
-  const given = flags.values.get(flag);
-  if (given === undefined) return null;
-  const time = readMoment(given, now);
-  if (time === undefined) flags.mistakes.push(`--${flag} is "${given}"; expected ${MOMENT_EXPECTED}`);
-  return time ?? null;
 }
 
 async function eventSource(
@@ -202,56 +180,39 @@ function profileSource(store: ProfileReader, tenant: Tenant, plan: Plan | null):
 
 async function write<Row>(source: Source<Row>, job: Job): Promise<number> {
   const { format, out } = job.options;
-  if (format === 'parquet' && out !== null) return writeParquetFile(source, out, job);
-  return out === null ? writeStdout(source, job) : writeTextFile(source, out, job);
+  return format === 'parquet' && out !== null ? writeParquetFile(source, out, job) : writeText(source, job);
 }
 
-async function writeStdout<Row>(source: Source<Row>, job: Job): Promise<number> {
-  const { shell, options } = job;
-  let [rows, bytes] = [0, 0];
-  let isWhole = false;
+async function writeText<Row>({ shape, ...source }: Source<Row>, job: Job): Promise<number> {
+  const { shell, options, asked, checkpoint, progress } = job;
+  const { out, format, from, to } = options;
+  const part = out === null ? undefined : new PartFile(out, asked, checkpoint);
+  let { cursor, rows, bytes } = checkpoint ?? { cursor: null, rows: 0, bytes: 0 };
   const put = (text: string): void => {
-    shell.out(text);
+    if (part === undefined) shell.out(text);
+    else part.write(text);
     bytes += Buffer.byteLength(text);
   };
-  if (options.format === 'csv') put(csvHeader(source.shape.columns));
-  for await (const page of pagesOf(source, null, job)) {
-    put(formatRows(page.rows, source.shape, options));
-    rows += page.rows.length;
-    // On a terminal the rows themselves are the progress, and a bar between them would be a mess.
-    if (!shell.outTerminal.isTty) job.progress.show({ count: rows, bytes, done: rows, total: source.total });
-    isWhole = page.nextCursor === null;
-    await shell.drained();
-  }
-  return isWhole ? 0 : 1;
-}
-
-async function writeTextFile<Row>(source: Source<Row>, out: string, job: Job): Promise<number> {
-  const { shell, options, asked, checkpoint, progress } = job;
-  const part = new PartFile(out, asked, checkpoint);
-  let rows = checkpoint?.rows ?? 0;
-  let isWhole = false;
   try {
-    if (checkpoint === undefined && options.format === 'csv') part.write(csvHeader(source.shape.columns));
-    for await (const page of pagesOf(source, checkpoint?.cursor ?? null, job)) {
-      part.write(formatRows(page.rows, source.shape, options));
+    if (checkpoint === undefined && format === 'csv') put(csvHeader(shape.columns));
+    for await (const page of pagesOf(source, cursor, job)) {
+      put(formatRows(page.rows, shape, options));
       rows += page.rows.length;
-      progress.show({ count: rows, bytes: part.bytes, done: rows, total: source.total });
-      isWhole = page.nextCursor === null;
-      if (page.nextCursor === null) break;
-      const place = { cursor: page.nextCursor, rows, from: options.from, to: options.to };
-      part.reach(place, shell.now(), shell.stop.aborted);
+      cursor = page.nextCursor;
+      // On a terminal the rows themselves are the progress, and a bar between them would be a mess.
+      const isSeen = part === undefined && shell.outTerminal.isTty;
+      if (!isSeen) progress.show({ count: rows, bytes, done: rows, total: source.total });
+      if (cursor !== null) part?.reach({ cursor, rows, bytes, from, to }, shell.now(), shell.stop.aborted);
+      await shell.drained();
     }
-    if (!isWhole) {
-      const where = countOf(rows, source.shape.noun);
-      throw new OperatorError(`Stopped. To continue after ${where}, run the same command again.`);
-    }
-  } catch (error) {
-    part.close();
-    throw error;
+  } finally {
+    part?.close();
   }
-  part.finish();
-  return done(source.shape.noun, rows, part.bytes, out, job);
+  if (out === null) return cursor === null ? 0 : 1;
+  if (cursor !== null) {
+    throw new OperatorError(`Stopped. To continue after ${countOf(rows, shape.noun)}, run the same command again.`);
+  }
+  return finish(shape.noun, rows, out, job);
 }
 
 async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job): Promise<number> {
@@ -276,13 +237,15 @@ async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job)
     removePart(out);
     throw error;
   }
-  syncPath(partOf(out));
-  finishPart(out);
-  return done(source.shape.noun, rows, statSync(out).size, out, job);
+  return finish(source.shape.noun, rows, out, job);
 }
 
 /** Ends early, without an error, when the command is to stop; the caller checks `shell.stop` then. */
-async function* pagesOf<Row>(source: Source<Row>, from: string | null, { shell }: Job): AsyncGenerator<Page<Row>> {
+async function* pagesOf<Row>(
+  source: Pick<Source<Row>, 'page'>,
+  from: string | null,
+  { shell }: Job,
+): AsyncGenerator<Page<Row>> {
   let cursor = from;
   do {
     const page: Page<Row> = await source.page(cursor);
@@ -299,8 +262,13 @@ function formatRows<Row>(rows: readonly Row[], shape: Shape<Row>, { format, raw 
   return lines.join('');
 }
 
-function done(noun: string, rows: number, bytes: number, out: string, { shell, options, progress }: Job): number {
+/** The file gets its name when it is complete. */
+function finish(noun: string, rows: number, out: string, { shell, options, progress }: Job): number {
+  syncPath(partOf(out));
+  renameSync(partOf(out), out);
+  rmSync(stateFileOf(out), { force: true });
   progress.end();
+  const bytes = statSync(out).size;
   shell.out(
     options.json
       ? `${JSON.stringify({ file: out, rows, bytes })}\n`
@@ -310,7 +278,10 @@ function done(noun: string, rows: number, bytes: number, out: string, { shell, o
 }
 
 /** The options as typed, and what is masked: the partial file of another export is not continued. */
-type RequestedExport = Readonly<Record<string, string | null>>;
+interface RequestedExport {
+  readonly command: string;
+  readonly masked: string | null;
+}
 
 interface Checkpoint {
   /** Where to continue in the store. */
@@ -323,12 +294,6 @@ interface Checkpoint {
   readonly to: number | null;
 }
 
-/** What is in `FILE.part.state`. */
-interface State {
-  readonly asked: RequestedExport;
-  readonly checkpoint: Checkpoint;
-}
-
 function partOf(file: string): string {
   return `${file}.part`;
 }
@@ -338,34 +303,34 @@ function stateFileOf(file: string): string {
 }
 
 /** What an earlier run of the same export left; undefined if nothing. Throws if it was another export. */
-function readCheckpoint(file: string, asked: RequestedExport): Checkpoint | undefined {
-  let text: string;
+function readCheckpoint(file: string, { command, masked }: RequestedExport): Checkpoint | undefined {
+  let state: RequestedExport & { readonly checkpoint: Checkpoint };
   try {
-    text = readFileSync(stateFileOf(file), 'utf8');
+    state = JSON.parse(readFileSync(stateFileOf(file), 'utf8')) as typeof state;
   } catch {
     return undefined;
   }
-  const found = parse(text);
-  if (isDeepStrictEqual(found?.asked, asked)) return found?.checkpoint;
-  const isMaskedOnly = isDeepStrictEqual({ ...found?.asked, masked: asked.masked }, asked);
-  throw new OperatorError(
-    isMaskedOnly
-      ? `${partOf(file)} cannot be continued: the tracking plan no longer marks the same data as personal. Start over with --restart.`
-      : `${partOf(file)} is part of an interrupted export with other options. Run it with the same options to continue, or start over with --restart.`,
-  );
+  if (state.command !== command) {
+    throw new OperatorError(
+      `${partOf(file)} is part of an interrupted export with other options. Run it with the same options to continue, or start over with --restart.`,
+    );
+  }
+  if (state.masked !== masked) {
+    throw new OperatorError(
+      `${partOf(file)} cannot be continued: the tracking plan no longer marks the same data as personal. Start over with --restart.`,
+    );
+  }
+  return state.checkpoint;
 }
 
 /**
  * The file of an export while it is being written: `FILE.part`, and next to it `FILE.part.state`, which records how
- * much of it is synced, where to continue in the store, and the options. An interrupted export continues from there
- * when it is run with the same options. The file gets its name only when it is complete.
+ * much of it is synced, where to continue in the store, and the options.
  */
 class PartFile {
   readonly #file: string;
   readonly #asked: RequestedExport;
   readonly #descriptor: number;
-  #bytes: number;
-  #syncedBytes: number;
   /** Long ago at first, so that the first page is noted down. */
   #syncedAt = Number.NEGATIVE_INFINITY;
 
@@ -373,46 +338,27 @@ class PartFile {
   constructor(file: string, asked: RequestedExport, checkpoint: Checkpoint | undefined) {
     this.#file = file;
     this.#asked = asked;
-    this.#bytes = checkpoint?.bytes ?? 0;
-    this.#syncedBytes = this.#bytes;
-    const part = partOf(file);
     // The state of another export must not be taken for that of this one.
     if (checkpoint === undefined) removePart(file);
-    this.#descriptor = openSync(part, checkpoint === undefined ? 'ax' : 'a', 0o600);
-    if (fstatSync(this.#descriptor).size < this.#bytes) {
-      closeSync(this.#descriptor);
-      throw new OperatorError(`${part} is shorter than it was. Start over with --restart.`);
+    this.#descriptor = openSync(partOf(file), checkpoint === undefined ? 'ax' : 'a', 0o600);
+    const bytes = checkpoint?.bytes ?? 0;
+    if (fstatSync(this.#descriptor).size < bytes) {
+      this.close();
+      throw new OperatorError(`${partOf(file)} is shorter than it was. Start over with --restart.`);
     }
-    ftruncateSync(this.#descriptor, this.#bytes);
-  }
-
-  get bytes(): number {
-    return this.#bytes;
+    ftruncateSync(this.#descriptor, bytes);
   }
 
   write(text: string): void {
-    const bytes = Buffer.from(text);
-    appendFileSync(this.#descriptor, bytes);
-    this.#bytes += bytes.length;
+    appendFileSync(this.#descriptor, text);
   }
 
   /** Called between pages; syncs at the first, now and then, and when the command is to stop. */
-  reach(place: Omit<Checkpoint, 'bytes'>, now: number, isStopping: boolean): void {
-    const isDue = now - this.#syncedAt >= CHECKPOINT_MS || this.#bytes - this.#syncedBytes >= CHECKPOINT_BYTES;
-    if (!isDue && !isStopping) return;
+  reach(checkpoint: Checkpoint, now: number, isStopping: boolean): void {
+    if (now - this.#syncedAt < CHECKPOINT_MS && !isStopping) return;
     fsyncSync(this.#descriptor);
-    const state: State = { asked: this.#asked, checkpoint: { ...place, bytes: this.#bytes } };
-    const draft = `${stateFileOf(this.#file)}.new`;
-    writeFileSync(draft, `${JSON.stringify(state)}\n`, { mode: 0o600, flush: true });
-    renameSync(draft, stateFileOf(this.#file));
-    this.#syncedBytes = this.#bytes;
+    writeDurably(stateFileOf(this.#file), `${JSON.stringify({ ...this.#asked, checkpoint })}\n`);
     this.#syncedAt = now;
-  }
-
-  finish(): void {
-    fsyncSync(this.#descriptor);
-    closeSync(this.#descriptor);
-    finishPart(this.#file);
   }
 
   close(): void {
@@ -425,18 +371,4 @@ function removePart(file: string): void {
   // The state first: without it the part is not continued.
   rmSync(stateFileOf(file), { force: true });
   rmSync(partOf(file), { force: true });
-}
-
-function finishPart(file: string): void {
-  renameSync(partOf(file), file);
-  rmSync(stateFileOf(file), { force: true });
-}
-
-/** Undefined for what this program did not write: the file is written whole or not at all. */
-function parse(text: string): State | undefined {
-  try {
-    return JSON.parse(text) as State;
-  } catch {
-    return undefined;
-  }
 }

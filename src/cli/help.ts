@@ -5,26 +5,29 @@
 import { ALL_COMMANDS, type Command, findCommand, type Flag } from './commands.ts';
 import { OperatorError } from '../errors.ts';
 import { suggestion } from '../config/flags.ts';
-import { type Ink, wrap } from './table.ts';
+import type { Shell } from './shell.ts';
+import { bold, dim, wrap } from './table.ts';
 
 const COLUMNS = 100;
 const FLAG_COLUMNS = 21;
 const SYNOPSIS_COLUMNS = 31;
 
-export function wantsHelp(args: readonly string[]): boolean {
+/** Also of a command that does nothing without a subcommand. */
+export function wantsHelp(name: string, args: readonly string[]): boolean {
+  if (args.length === 0) return findCommand([name])?.command.commands !== undefined;
   const end = args.indexOf('--');
   return args.slice(0, end < 0 ? args.length : end).some((arg) => arg === '--help' || arg === '-h');
 }
 
-export function mainHelp(ink: Ink): string {
-  return `${ink.bold('sluice')}: receives customer events over HTTP, stores them durably, and lets you read them back.
+export function mainHelp(): string {
+  return `${bold('sluice')}: receives customer events over HTTP, stores them durably, and lets you read them back.
 
-${ink.bold('Usage')}
+${bold('Usage')}
   sluice COMMAND [options]
   sluice --version
 
-${ink.bold('Commands')}
-${commandList('', ALL_COMMANDS, ink)}
+${bold('Commands')}
+${commandList('', ALL_COMMANDS)}
 
 All settings, with their environment variables and defaults: sluice help serve
 Exit codes: 0 success, 1 failure (stderr says why), 2 depends on the command: see its help.
@@ -32,18 +35,23 @@ Exit codes: 0 success, 1 failure (stderr says why), 2 depends on the command: se
 }
 
 /** For `sluice COMMAND --help`: of the subcommand, if one is named, else of the command. */
-export function commandHelp(name: string, args: readonly string[], ink: Ink): string {
+export function commandHelp(name: string, args: readonly string[]): string {
   const found = findCommand([name, ...args.slice(0, 1)]) ?? findCommand([name]);
-  return found === undefined ? mainHelp(ink) : helpText(found.path, found.command, ink);
+  return found === undefined ? mainHelp() : helpText(found.path, found.command);
+}
+
+export async function runHelp(args: readonly string[], { out }: Pick<Shell, 'out'>): Promise<number> {
+  out(helpOn(args));
+  return 0;
 }
 
 /** For `sluice help WORDS`. Throws `OperatorError` for a command that does not exist. */
-export function helpOn(words: readonly string[], ink: Ink): string {
+export function helpOn(words: readonly string[]): string {
   const names = words.filter((word) => !word.startsWith('-'));
-  if (names.length === 0) return mainHelp(ink);
+  if (names.length === 0) return mainHelp();
   const found = findCommand(names);
   if (found === undefined) throw unknownCommand(names);
-  return helpText(found.path, found.command, ink);
+  return helpText(found.path, found.command);
 }
 
 /** Says which command was probably meant, among those of the command that the words before name. */
@@ -59,11 +67,12 @@ export function unknownCommand(words: readonly string[]): OperatorError {
   );
 }
 
-function helpText(path: string, command: Command, ink: Ink): string {
-  const { summary, description, usage, argument, flags, commands, notes = [], topics = {}, exitCodes } = command;
+function helpText(path: string, command: Command): string {
+  const { summary, description, argument, flags, commands, notes = [], topics = {}, exitCodes } = command;
+  const usage: NonNullable<Command['usage']> = command.usage ?? [[`sluice ${path}${whatFollows(command)} [options]`]];
   const lineWidth = Math.max(0, ...usage.map(([line, remark]) => (remark === undefined ? 0 : line.length)));
   const usageLines = usage.map(([line, remark]) =>
-    remark === undefined ? `  ${line}` : `  ${line.padEnd(lineWidth)}   ${ink.dim(remark)}`,
+    remark === undefined ? `  ${line}` : `  ${line.padEnd(lineWidth)}   ${dim(remark)}`,
   );
   const options = [
     ...(argument === undefined ? [] : [columns(argument.value, argument.help, FLAG_COLUMNS)]),
@@ -71,14 +80,14 @@ function helpText(path: string, command: Command, ink: Ink): string {
   ];
   const remarks = [
     ...notes.map((note) => wrap(note, COLUMNS).join('\n')),
-    ...Object.entries(topics).map(([title, text]) => titled(title, text, ink)),
-    ...(exitCodes === undefined ? [] : [titled('Exit codes', exitCodes, ink)]),
+    ...Object.entries(topics).map(([title, text]) => titled(title, text)),
+    ...(exitCodes === undefined ? [] : [titled('Exit codes', exitCodes)]),
   ];
   const parts = [
-    titled(`sluice ${path}`, description ?? `${summary}.`, ink),
-    `${ink.bold('Usage')}\n${usageLines.join('\n')}`,
-    ...(commands === undefined ? [] : [`${ink.bold('Commands')}\n${commandList(`${path} `, commands, ink)}`]),
-    ...(options.length === 0 ? [] : [`${ink.bold('Options')}\n${options.join('\n')}`]),
+    titled(`sluice ${path}`, description ?? `${summary}.`),
+    `${bold('Usage')}\n${usageLines.join('\n')}`,
+    ...(commands === undefined ? [] : [`${bold('Commands')}\n${commandList(`${path} `, commands)}`]),
+    ...(options.length === 0 ? [] : [`${bold('Options')}\n${options.join('\n')}`]),
     ...(remarks.length === 0 ? [] : [remarks.join('\n')]),
   ];
   return `${parts.join('\n\n')}\n`;
@@ -88,11 +97,16 @@ function flagName(name: string, { value }: Flag): string {
   return value === undefined ? `--${name}` : `--${name} ${value}`;
 }
 
-function commandList(before: string, commands: Readonly<Record<string, Command>>, ink: Ink): string {
+function commandList(before: string, commands: Readonly<Record<string, Command>>): string {
   return Object.entries(commands)
-    .map(([name, { synopsis = before + name, summary }]) => columns(synopsis, summary, SYNOPSIS_COLUMNS))
-    .map((text) => text.replace(/^ {2}\S+/, (name) => `  ${ink.bold(name.trim())}`))
+    .map(([name, command]) => columns(before + name + whatFollows(command), command.summary, SYNOPSIS_COLUMNS))
+    .map((text) => text.replace(/^ {2}\S+/, (name) => `  ${bold(name.trim())}`))
     .join('\n');
+}
+
+function whatFollows({ argument, commands, synopsis = argument?.value ?? '' }: Command): string {
+  const text = commands === undefined ? synopsis : Object.keys(commands).join('|');
+  return text === '' ? '' : ` ${text}`;
 }
 
 /** Two columns; the right one is wrapped, and begins on a new line where the left one is too wide. */
@@ -104,7 +118,7 @@ function columns(left: string, right: string, width: number): string {
   return [`  ${left.padEnd(width)}${first.slice(indent.length)}`, ...rest].join('\n');
 }
 
-function titled(title: string, text: string, ink: Ink): string {
+function titled(title: string, text: string): string {
   const lines = wrap(`${title}${title.endsWith('?') ? '' : ':'} ${text}`, COLUMNS).join('\n');
-  return ink.bold(title) + lines.slice(title.length);
+  return bold(title) + lines.slice(title.length);
 }

@@ -9,7 +9,7 @@ import { isUtf8 } from 'node:buffer';
 import { OperatorError } from '../errors.ts';
 import { LIMITS } from '../model.ts';
 import { parseExact } from '../json/exact-numbers.ts';
-import { findJsonError } from '../json/error.ts';
+import { describeJsonError } from '../json/error.ts';
 import { parseJson } from '../json/parse.ts';
 import { isObject } from '../validation/shape.ts';
 
@@ -122,39 +122,15 @@ function readText(text: string, line: Line): Line | BadLine | null {
   return readValue(value, line);
 }
 
-/**
- * Where the line stops being a JSON object, and why. The engine's own message would quote the line, which may hold
- * personal data. Columns count characters from 1.
- */
+/** Where the line stops being JSON, and why. */
+export function problemOfLine(text: string): string {
+  return describeJsonError(text)?.replace('at line 1, column', 'at column') ?? '';
+}
+
 function notJson(text: string): string {
-  const start = text.search(/\S/);
-  const first = text.charAt(start);
-  if (first === '[') return `the line is the beginning of an array; ${EXPECTED} (jq -c ".[]" makes them)`;
-  if (first !== '{') {
-    const found = characterAt(text, start);
-    return `the line is not JSON: it begins with ${found} instead of "{" at column ${columnOf(text, start)}; ${EXPECTED}`;
-  }
-  const error = findJsonError(text);
-  if (error === undefined) return `the line is not JSON; ${EXPECTED}`;
-  const { offset, problem, expected } = error;
-  const column = columnOf(text, offset);
-  if (problem === 'ends too early') {
-    return `the line is not JSON: it ends too early, at column ${column}, expected ${expected}`;
-  }
-  const what = problem === 'unexpected character' ? `unexpected ${characterAt(text, offset)}` : problem;
-  return `the line is not JSON: ${what} at column ${column}${expected === null ? '' : `, expected ${expected}`}`;
-}
-
-function columnOf(text: string, offset: number): number {
-  return Array.from(text.slice(0, offset)).length + 1;
-}
-
-/** In quotes, or by its number where it could not be seen. */
-function characterAt(text: string, offset: number): string {
-  const code = text.codePointAt(offset) ?? 0;
-  const character = String.fromCodePoint(code);
-  if (!/[\p{C}\p{Z}]/u.test(character)) return `"${character}"`;
-  return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
+  const start = text.trimStart().charAt(0);
+  if (start === '[') return `the line is the beginning of an array; ${EXPECTED} (jq -c ".[]" makes them)`;
+  return `the line is not JSON: ${problemOfLine(text)}${start === '{' ? '' : `; ${EXPECTED}`}`;
 }
 
 function readValue(value: unknown, line: Line): Line | BadLine {

@@ -6,7 +6,7 @@
 import { OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
 import { formatSpan } from './local-time.ts';
-import { CALL_MS_MAX, type Reply, request, type Server } from './server.ts';
+import { messageIn, refusalText, type Reply, request, type Server, unreachableText } from './server.ts';
 import { pause, type Shell } from './shell.ts';
 
 const BACKOFF_MS_MIN = 250;
@@ -16,8 +16,7 @@ const RETRY_AFTER_MS_MAX = 60_000;
 const RETRYABLE = new Set([408, 425, 429, 500, 502, 503, 504]);
 
 export interface Target {
-  readonly url: URL;
-  readonly key: string;
+  readonly server: Server;
   readonly timeoutMs: number;
   readonly stop: AbortSignal;
   readonly now: () => number;
@@ -25,11 +24,11 @@ export interface Target {
   readonly onWait: (problem: string | null) => void;
 }
 
-export function targetOf({ url, key }: Server, timeoutMs: number, { stop, now, err }: Shell): Target {
+export function targetOf(server: Server, timeoutMs: number, { stop, now, err }: Shell): Target {
   const onWait: Target['onWait'] = (problem) => {
     if (problem !== null) err(`${problem}; trying again.\n`);
   };
-  return { url: new URL('ingest/events', url), key, timeoutMs, stop, now, onWait };
+  return { server, timeoutMs, stop, now, onWait };
 }
 
 interface SentUser {
@@ -37,88 +36,73 @@ interface SentUser {
   readonly message: string;
 }
 
-/**
- * `traceId` is empty where the server gave none. `unsent`: it is unknown whether it was stored; sending it
- * again with the same key is safe.
- */
-export type Sent =
-  | { readonly kind: 'taken'; readonly traceId: string; readonly rejected: readonly SentUser[] }
-  | { readonly kind: 'refused'; readonly traceId: string; readonly message: string }
-  | { readonly kind: 'too large' }
-  | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
+/** The response to a request. */
+interface Sent {
+  readonly status: number;
+  /** Empty where the server gave none. */
+  readonly traceId: string;
+  readonly rejected: readonly SentUser[];
+  /** Why all of it was refused; null where it was not. */
+  readonly refusal: string | null;
+}
 
+/** It is unknown whether it was stored; sending it again with the same key is safe. */
+export class UnsentError extends OperatorError {}
+
+/** Throws an `UnsentError` where there is no response to wait for. */
 export async function sendBody(body: Buffer<ArrayBuffer>, idempotencyKey: string, target: Target): Promise<Sent> {
   const { stop, now, timeoutMs, onWait } = target;
   let firstProblemAt: number | undefined;
   for (let tries = 1; ; tries++) {
-    if (stop.aborted) return { kind: 'unsent', problem: null };
+    if (stop.aborted) throw new UnsentError('Stopped.');
     const result = await attempt(body, idempotencyKey, target);
-    if (result.kind !== 'later') {
+    if (!('later' in result)) {
       if (tries > 1) onWait(null);
       return result;
     }
     firstProblemAt ??= now();
     const waitMs = result.afterMs ?? backoffMs(tries);
     if (now() - firstProblemAt + waitMs > timeoutMs) {
-      const message = `${result.problem}; gave up after ${formatSpan(Math.max(timeoutMs, 1))} (--retry-timeout)`;
-      return { kind: 'unsent', problem: new OperatorError(message) };
+      const waited = formatSpan(Math.max(timeoutMs, 1));
+      throw new UnsentError(`${result.later}; gave up after ${waited} (--retry-timeout)`);
     }
-    onWait(result.problem);
+    onWait(result.later);
     await pause(waitMs, stop);
   }
 }
 
-type Attempt = Sent | { readonly kind: 'later'; readonly problem: string; readonly afterMs: number | null };
+/** `later`: why it is tried again. */
+type Attempt = Sent | { readonly later: string; readonly afterMs: number | null };
 
-async function attempt(
-  body: Buffer<ArrayBuffer>,
-  idempotencyKey: string,
-  { url, key, stop }: Target,
-): Promise<Attempt> {
+async function attempt(body: Buffer<ArrayBuffer>, idempotencyKey: string, { server, stop }: Target): Promise<Attempt> {
+  let reply: Reply;
   try {
     const headers = { 'idempotency-key': idempotencyKey };
-    return resultOf(await request(url, key, { method: 'POST', body, headers, stop }), url);
+    reply = await request(server, 'ingest/events', { method: 'POST', body, headers, stop });
   } catch (error) {
-    if (stop.aborted) return { kind: 'unsent', problem: null };
-    const problem = `${url.origin} cannot be reached (${whyCallFailed(error)})`;
+    if (stop.aborted) throw new UnsentError('Stopped.');
+    const problem = unreachableText(server, error);
     // A port that is kept for something else than HTTP: retrying does not help.
-    if (isForbiddenPort(error)) return { kind: 'unsent', problem: new OperatorError(`${problem}. Is --url right?`) };
-    return { kind: 'later', problem, afterMs: null };
+    if (problem.includes('(bad port)')) throw new UnsentError(`${problem}. Is --url right?`);
+    return { later: problem, afterMs: null };
   }
-}
-
-function resultOf({ status, headers, json }: Reply, url: URL): Attempt {
-  if (status === 202 && json !== undefined && typeof json['trace_id'] === 'string') {
-    return { kind: 'taken', traceId: json['trace_id'], rejected: rejectedIn(json['errors']) };
+  const { status, headers, json } = reply;
+  if (RETRYABLE.has(status)) {
+    return { later: `${server.url.origin} responds with ${status}`, afterMs: retryAfterMs(headers) };
+  }
+  const sent = {
+    status,
+    traceId: typeof json?.trace_id === 'string' ? json.trace_id : '',
+    rejected: rejectedIn(json?.errors),
+  };
+  if (status === 413) return { ...sent, refusal: 'the server says that it is too large (413)' };
+  if ((status === 202 && sent.traceId !== '') || (status === 400 && sent.rejected.length > 0)) {
+    return { ...sent, refusal: null };
   }
   if (status === 400 && json !== undefined) {
-    const traceId = typeof json['trace_id'] === 'string' ? json['trace_id'] : '';
-    const rejected = rejectedIn(json['errors']);
-    if (rejected.length > 0) return { kind: 'taken', traceId, rejected };
-    const given = json['message'] ?? json['error'];
-    const message = typeof given === 'string' ? given : 'the server responded with 400';
-    return { kind: 'refused', traceId, message };
+    return { ...sent, refusal: messageIn(reply) ?? 'the server responded with 400' };
   }
-  if (status === 413) return { kind: 'too large' };
-  if (RETRYABLE.has(status)) {
-    return { kind: 'later', problem: `${url.origin} responds with ${status}`, afterMs: retryAfterMs(headers) };
-  }
-  return { kind: 'unsent', problem: new OperatorError(finalErrorText(status, headers, url)) };
-}
-
-/** What a status means that no retry helps with. */
-export function finalErrorText(status: number, headers: Headers, url: URL): string {
-  if (status === 401) {
-    return (
-      `${url.origin} does not accept this key (401). Is it complete, not revoked or expired, and for this server's ` +
-      'environment? "sluice keys list" shows the keys of a data folder.'
-    );
-  }
-  if (status === 403) return `This key cannot send events to ${url.origin} (403).`;
-  if (status >= 300 && status < 400) {
-    return `${url.origin} redirects to ${headers.get('location') ?? 'elsewhere'}; give that address with --url.`;
-  }
-  return `${url.origin} does not respond like Sluice (${status} from ${url.pathname}). Is --url right?`;
+  throw new UnsentError(refusalText(server, reply));
 }
 
 /** Never negative: a clock that runs ahead must not make this a flood. */
@@ -140,17 +124,4 @@ export function rejectedIn(errors: unknown): SentUser[] {
     const { userIndex, message } = entry;
     return typeof userIndex === 'number' && typeof message === 'string' ? [{ userIndex, message }] : [];
   });
-}
-
-export function whyCallFailed(error: unknown): string {
-  if (!(error instanceof Error)) return 'no reason given';
-  if (error.name === 'TimeoutError') return `no response within ${formatSpan(CALL_MS_MAX)}`;
-  const { cause } = error;
-  if (!(cause instanceof Error)) return error.message;
-  const code = 'code' in cause ? String(cause.code) : cause.message;
-  return code === 'ECONNREFUSED' ? 'ECONNREFUSED: nothing listens there' : code;
-}
-
-function isForbiddenPort(error: unknown): boolean {
-  return error instanceof Error && error.cause instanceof Error && error.cause.message === 'bad port';
 }

@@ -1,8 +1,7 @@
 /**
  * `sluice import FILE.ndjson`: one user per line, sent to a server over HTTP like any client would. Up to four requests
  * are in flight; responses are recorded in the order of the file, so that an interrupted import continues after the
- * last line before which every line has its response. Exit code 0: all were accepted; 2: some were rejected, and are in
- * a file with the reason; 1: it stopped, and can be started again.
+ * last line before which every line has its response. Rejected lines are in a file with the reason.
  */
 
 import { createHash } from 'node:crypto';
@@ -10,10 +9,9 @@ import { createReadStream, readFileSync, renameSync, rmSync, statSync, truncateS
 import { open } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { messageOf, OperatorError } from '../errors.ts';
-import { isObject } from '../validation/shape.ts';
 import { readArguments } from './arguments.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type FilePosition, type Line } from './import-lines.ts';
-import { sendBody, type Sent, type Target, targetOf } from './import-send.ts';
+import { sendBody, type Target, targetOf, UnsentError } from './import-send.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { readRetryTimeout, readServer } from './server.ts';
@@ -24,11 +22,9 @@ const REQUESTS_IN_FLIGHT_MAX = 4;
 const RETRY_TIMEOUT_DEFAULT_MS = 600_000;
 const READ_BYTES = 1_024 * 1_024;
 const PREFIX_BYTES = 65_536;
+const TOO_LARGE = 413;
 
 type Options = Awaited<ReturnType<typeof readOptions>>;
-
-type Unsent = Extract<Sent, { readonly kind: 'unsent' }>;
-type SentLines = Unsent | { readonly kind: 'acknowledged'; readonly rejected: readonly BadLine[] };
 
 export async function runImport(args: readonly string[], shell: Shell): Promise<number> {
   const options = await readOptions(args, shell);
@@ -47,16 +43,17 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
   if (resumedAt > 0) shell.err(`Continuing after line ${resumedAt}, where the last import of this file stopped.\n`);
   const title = options.file === null ? 'stdin' : basename(options.file);
   const progress = new Progress(title, 'user', shell);
-  const ended = await sendAll(source, state, options, shell, progress);
-  progress.end();
-  if (ended.kind === 'unsent') {
-    const { lines } = state.progress;
-    const reason = ended.problem?.message ?? 'Stopped.';
+  try {
+    await sendAll(source, state, options, shell, progress);
+  } catch (error) {
+    if (!(error instanceof UnsentError)) throw error;
     const howToGoOn =
       source.file === null
-        ? `Lines up to ${lines} were sent. If you send all again within 24 hours, they are stored once.`
-        : `Lines up to ${lines} were sent. To continue from there, run the same command again.`;
-    throw new OperatorError(`${reason}\n${howToGoOn}`);
+        ? 'If you send all again within 24 hours, they are stored once.'
+        : 'To continue from there, run the same command again.';
+    throw new OperatorError(`${error.message}\nLines up to ${state.progress.lines} were sent. ${howToGoOn}`);
+  } finally {
+    progress.end();
   }
   state.remove();
   shell.out(summary(source, state, options.json, shell.now() - startedAt));
@@ -69,9 +66,8 @@ async function readOptions(args: readonly string[], shell: Shell) {
   const [file, ...others] = flags.positionals;
   if (file === undefined) mistakes.push('no file given; expected a file with one user per line, or - for stdin');
   flags.refuse(others, 'files are imported one at a time');
-  const server = await readServer(flags, shell);
   const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS);
-  if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw flags.error();
+  const server = await readServer(flags, shell);
   if (server.isLocal) shell.err(`Sending to ${server.url.origin}, the server on this data folder.\n`);
   return {
     file: file === '-' || file === undefined ? null : file,
@@ -88,7 +84,7 @@ async function sendAll(
   options: Options,
   shell: Shell,
   progress: Progress,
-): Promise<{ kind: 'all' } | Unsent> {
+): Promise<void> {
   // One batch that cannot be sent calls the others off.
   const callOff = new AbortController();
   let problem: string | null = null;
@@ -108,83 +104,64 @@ async function sendAll(
     },
   };
   show();
-  const underWay: { readonly batch: Batch; readonly sent: Promise<SentLines> }[] = [];
-  const recordOldest = async (): Promise<Unsent | undefined> => {
+  const underWay: { readonly batch: Batch; readonly sent: Promise<readonly BadLine[]> }[] = [];
+  const recordOldest = async (): Promise<void> => {
     const oldest = underWay.shift();
-    if (oldest === undefined) return undefined;
+    if (oldest === undefined) return;
     const { batch } = oldest;
-    const sent = await oldest.sent;
-    if (sent.kind === 'unsent') return sent;
-    const rejected = [...batch.badLines, ...sent.rejected].sort((a, b) => a.number - b.number);
-    state.advance(batch.next, batch.lines.length - sent.rejected.length, rejected);
+    const refused = await oldest.sent;
+    const rejected = [...batch.badLines, ...refused].sort((a, b) => a.number - b.number);
+    state.advance(batch.next, batch.lines.length - refused.length, rejected);
     show();
-    return undefined;
   };
   const chunks =
     options.file === null
       ? shell.stdin
       : createReadStream(options.file, { start: state.progress.offset, highWaterMark: READ_BYTES });
-  let failed: Unsent | undefined;
-  for await (const batch of batchesOf(chunks, state.progress)) {
-    underWay.push({ batch, sent: sendLines(batch.lines, source, target) });
-    if (underWay.length >= REQUESTS_IN_FLIGHT_MAX) failed = await recordOldest();
-    if (failed !== undefined || shell.stop.aborted) break;
+  try {
+    for await (const batch of batchesOf(chunks, state.progress)) {
+      const sent = sendLines(batch.lines, source, target);
+      // Thrown when it is recorded.
+      sent.catch(() => undefined);
+      underWay.push({ batch, sent });
+      if (underWay.length >= REQUESTS_IN_FLIGHT_MAX) await recordOldest();
+      if (shell.stop.aborted) break;
+    }
+    while (underWay.length > 0) await recordOldest();
+    if (shell.stop.aborted) throw new UnsentError('Stopped.');
+  } finally {
+    callOff.abort();
+    await Promise.allSettled(underWay.map(({ sent }) => sent));
   }
-  while (failed === undefined && underWay.length > 0) failed = await recordOldest();
-  callOff.abort();
-  await Promise.all(underWay.map(({ sent }) => sent));
-  if (failed === undefined && shell.stop.aborted) return { kind: 'unsent', problem: null };
-  return failed ?? { kind: 'all' };
 }
 
-/** A proxy may allow less than Sluice does: what is too large goes in halves. */
-async function sendLines(lines: readonly Line[], source: ImportSource, target: Target): Promise<SentLines> {
+/** The lines that were rejected. A proxy may allow less than Sluice does: what is too large goes in halves. */
+async function sendLines(lines: readonly Line[], source: ImportSource, target: Target): Promise<readonly BadLine[]> {
   const [first, last] = [lines[0], lines.at(-1)];
-  if (first === undefined || last === undefined) return { kind: 'acknowledged', rejected: [] };
+  if (first === undefined || last === undefined) return [];
   const body = bodyOf(lines);
   const sent = await sendBody(body, idempotencyKeyOf(source, first.number, last.number, body), target);
-  switch (sent.kind) {
-    case 'taken': {
-      const rejected = sent.rejected.flatMap(({ userIndex, message }) => {
-        const line = lines[userIndex];
-        return line === undefined ? [] : [{ ...line, reason: message, isJson: true }];
-      });
-      return { kind: 'acknowledged', rejected };
-    }
-    case 'refused':
-      return { kind: 'acknowledged', rejected: lines.map((line) => ({ ...line, reason: sent.message, isJson: true })) };
-    case 'too large': {
-      if (lines.length === 1) {
-        const reason = 'the server says that it is too large (413)';
-        return { kind: 'acknowledged', rejected: [{ ...first, reason, isJson: true }] };
-      }
-      const middle = Math.ceil(lines.length / 2);
-      const before = await sendLines(lines.slice(0, middle), source, target);
-      if (before.kind === 'unsent') return before;
-      const after = await sendLines(lines.slice(middle), source, target);
-      return after.kind === 'unsent'
-        ? after
-        : { kind: 'acknowledged', rejected: [...before.rejected, ...after.rejected] };
-    }
-    case 'unsent':
-      return sent;
-    default:
-      return sent satisfies never;
+  if (sent.status === TOO_LARGE && first !== last) {
+    const middle = Math.ceil(lines.length / 2);
+    return [
+      ...(await sendLines(lines.slice(0, middle), source, target)),
+      ...(await sendLines(lines.slice(middle), source, target)),
+    ];
   }
+  const { refusal } = sent;
+  if (refusal !== null) return lines.map((line) => ({ ...line, reason: refusal, isJson: true }));
+  return sent.rejected.flatMap(({ userIndex, message }) => {
+    const line = lines[userIndex];
+    return line === undefined ? [] : [{ ...line, reason: message, isJson: true }];
+  });
 }
 
 function summary(source: ImportSource, state: ImportState, json: boolean, tookMs: number): string {
   const { usersAccepted, usersRejected, lines, offset } = state.progress;
   const rejectedFile = usersRejected === 0 ? null : rejectedFileOf(source);
   if (json) {
-    const result = {
-      users_accepted: usersAccepted,
-      users_rejected: usersRejected,
-      lines,
-      bytes: offset,
-      rejected_file: rejectedFile,
-    };
-    return `${JSON.stringify(result)}\n`;
+    const counts = { users_accepted: usersAccepted, users_rejected: usersRejected, lines, bytes: offset };
+    return `${JSON.stringify({ ...counts, rejected_file: rejectedFile })}\n`;
   }
   if (usersAccepted === 0 && usersRejected === 0)
     return `${source.file ?? 'stdin'} is empty: there are no users to send.\n`;
@@ -301,48 +278,27 @@ class ImportState {
 
   #read(): ImportProgress | undefined {
     if (this.#source.file === null) return undefined;
-    let text: string;
+    let state: ImportProgress & { readonly identity: string; readonly server: string };
     try {
-      text = readFileSync(this.#file, 'utf8');
+      state = JSON.parse(readFileSync(this.#file, 'utf8')) as typeof state;
     } catch {
       return undefined;
     }
-    const state = parse(text);
-    if (state === undefined) {
-      throw new OperatorError(`${this.#file} is damaged. To import from the beginning: --restart`);
-    }
-    if (state.identity !== this.#source.identity) {
+    const { identity, server, ...progress } = state;
+    if (identity !== this.#source.identity) {
       throw new OperatorError(
-        `${this.#source.file} has changed since its import was interrupted at line ${state.progress.lines}. ` +
+        `${this.#source.file} has changed since its import was interrupted at line ${progress.lines}. ` +
           'To import it from the beginning: --restart (what is unchanged may then be stored twice)',
       );
     }
-    if (state.server !== this.#server) {
+    if (server !== this.#server) {
       throw new OperatorError(
-        `The interrupted import of ${this.#source.file} went to ${state.server}. Give that address with --url, ` +
+        `The interrupted import of ${this.#source.file} went to ${server}. Give that address with --url, ` +
           'or import from the beginning: --restart',
       );
     }
-    return state.progress;
+    return progress;
   }
-}
-
-function parse(text: string): { progress: ImportProgress; identity: string; server: string } | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  if (!isObject(value)) return undefined;
-  const { identity, server, ...progress } = value;
-  if (typeof identity !== 'string' || typeof server !== 'string') return undefined;
-  if (!Object.keys(NOTHING_IMPORTED).every((name) => isCount(progress[name]))) return undefined;
-  return { identity, server, progress: progress as unknown as ImportProgress };
-}
-
-function isCount(value: unknown): boolean {
-  return Number.isSafeInteger(value) && Number(value) >= 0;
 }
 
 /** What was JSON stays the bytes that it was; anything else becomes a text. */

@@ -12,21 +12,17 @@ import { DAY_MS, HOUR_MS } from '../model.ts';
 import { emailMistake, INVITATION_MS, invitationLink, invite, OPEN_INVITATIONS_MAX } from '../sign-in/invite.ts';
 import type { Account, KeyStore } from '../keys.ts';
 import { readArguments } from './arguments.ts';
-import { chooseAccount, type KeysIo, withKeyStore } from './keys.ts';
-import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
-import { inkFor } from './table.ts';
-
-export interface InviteIo extends KeysIo {
-  openMemberStore(config: Config): Promise<MemberStore>;
-}
+import { chooseAccount } from './keys.ts';
+import { locationName, readSettings, serverUrlOf } from './location.ts';
+import { type Shell, withKeyStore } from './shell.ts';
+import { bold, indented } from './table.ts';
 
 type Made = Awaited<ReturnType<typeof makeInvitation>>;
 
-export async function runInvite(args: readonly string[], io: InviteIo): Promise<number> {
-  const ink = inkFor(io.isTty, io.env);
+export async function runInvite(args: readonly string[], shell: Shell): Promise<number> {
   const flags = readArguments('invite', args);
   const { mistakes } = flags;
-  const config = readSettings(flags, io.env);
+  const config = readSettings(flags, shell.env);
   const accountName = flags.values.get('account');
   const email = flags.values.get('email')?.trim();
   // It begins with the name of the field, which is that of the flag.
@@ -38,15 +34,15 @@ export async function runInvite(args: readonly string[], io: InviteIo): Promise<
   );
   if (mistakes.length > 0) throw flags.error();
 
-  const made = await withKeyStore(config, io.openKeyStore, async (keyStore) => {
-    const members = await io.openMemberStore(config);
+  const made = await withKeyStore(config, shell.openKeyStore, async (keyStore) => {
+    const members = await shell.openMemberStore(config);
     try {
-      return await makeInvitation(keyStore, members, config, { accountName, email: email ?? null, now: io.now() });
+      return await makeInvitation(keyStore, members, config, { accountName, email: email ?? null, now: shell.now() });
     } finally {
       await members.close();
     }
   });
-  io.out(flags.isJson ? jsonText(made) : announce(made, config, ink.bold(made.link)));
+  shell.out(flags.isJson ? jsonText(made) : announce(made, config, bold(made.link)));
   return 0;
 }
 
@@ -97,7 +93,7 @@ ${whereItIs(config)}
 }
 
 function whereItIs(config: Config): string {
-  return isShared(config)
+  return config.storeUrl !== ''
     ? `It is for the servers on ${locationName(config)}.`
     : `It is for the server on the data folder ${config.dataFolder}.`;
 }
@@ -109,5 +105,5 @@ function lastingText(milliseconds: number): string {
 function jsonText({ kind, account, email, link, expiresAt }: Made): string {
   const { id, name } = account;
   const shown = { kind, account: { id, name }, email, link, expires_at: new Date(expiresAt).toISOString() };
-  return `${JSON.stringify(shown, undefined, 2)}\n`;
+  return indented(shown);
 }

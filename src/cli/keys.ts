@@ -6,7 +6,7 @@
 
 import type { Config } from '../config/config.ts';
 import type { FlagsRead } from '../config/flags.ts';
-import { formatDuration, parseDurationMs } from '../config/values.ts';
+import { duration, integer, parseDurationMs } from '../config/values.ts';
 import { refuseLostKeys } from '../data-folder/lost-keys.ts';
 import { OperatorError } from '../errors.ts';
 import {
@@ -21,7 +21,6 @@ import {
 import {
   createKey,
   editKey,
-  isRate,
   type KeyOptions,
   mistakesIn,
   nameMistake,
@@ -31,35 +30,26 @@ import {
   rollKey,
   unusedKey,
 } from '../keys/manage.ts';
-import { KEY_KINDS } from '../model.ts';
-import { StoreUnavailableError } from '../store-writer.ts';
-import { type Arguments, readChoice, readEnvironment, readSubcommand } from './arguments.ts';
+import { DAY_MS, KEY_KINDS } from '../model.ts';
+import { parseIso8601 } from '../validation/iso8601.ts';
+import { type Arguments, readChoice, readEnvironment, readFlag, readSubcommand } from './arguments.ts';
 import { ENVIRONMENTS_EXPECTED } from './commands.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
-import { commandHelp } from './help.ts';
-import { formatCount, localTime } from './local-time.ts';
-import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
-import type { Shell } from './shell.ts';
-import { type Ink, inkFor, renderTable } from './table.ts';
+import { localTime } from './local-time.ts';
+import { locationName, readSettings, serverUrlOf } from './location.ts';
+import { onFoundKeys, type Shell, withKeyStore } from './shell.ts';
+import { bold, indented, renderTable } from './table.ts';
 
 export const DEFAULT_ACCOUNT_NAME = 'default';
-const OVERLAP_DEFAULT = '24h';
-
-export interface KeysIo extends Pick<Shell, 'out' | 'env' | 'now' | 'findKeyStore'> {
-  readonly isTty: boolean;
-  /** Makes what is not there yet, but for keys that a data folder has lost. */
-  readonly openKeyStore: (config: Config) => Promise<KeyStore>;
-  /** Replaces those that a data folder has lost. */
-  readonly replaceLostKeys: (config: Config, now: number) => Promise<KeyStore>;
-}
+/** The last that a date can be. */
+const LATEST_TIME = 8_640_000_000_000_000;
 
 /** What a command gets: its arguments, read, and where the keys are. */
 interface KeysCall {
-  readonly io: KeysIo;
+  readonly shell: Shell;
   readonly flags: Arguments;
   readonly config: Config;
   readonly now: number;
-  readonly ink: Ink;
 }
 
 /** Each returns what is printed. */
@@ -71,29 +61,24 @@ const COMMANDS = {
   revoke: revokeCommand,
 };
 
-export async function runKeys(args: readonly string[], io: KeysIo): Promise<number> {
-  const ink = inkFor(io.isTty, io.env);
-  const found = readSubcommand('keys', args, COMMANDS);
-  if (found === undefined) io.out(commandHelp('keys', [], ink));
-  else {
-    const { run, flags } = found;
-    io.out(await run({ io, flags, config: readSettings(flags, io.env), now: io.now(), ink }));
-  }
+export async function runKeys(args: readonly string[], shell: Shell): Promise<number> {
+  const { run, flags } = readSubcommand('keys', args, COMMANDS);
+  shell.out(await run({ shell, flags, config: readSettings(flags, shell.env), now: shell.now() }));
   return 0;
 }
 
-async function createCommand({ io, flags, config, now, ink }: KeysCall): Promise<string> {
+async function createCommand({ shell, flags, config, now }: KeysCall): Promise<string> {
   const options = readOptions(flags, now);
   if (options === undefined || flags.mistakes.length > 0) throw flags.error();
 
   const isReplacing = flags.switches.has('replace-lost-keys');
-  const open = isReplacing ? (place: Config) => io.replaceLostKeys(place, now) : io.openKeyStore;
+  const open = isReplacing ? (place: Config) => shell.replaceLostKeys(place, now) : shell.openKeyStore;
   return withKeyStore(config, open, async (store) => {
     const { account, isNew } = await chooseAccount(store, flags.values.get('account'), now);
     const { key, row } = await createKey(store, { ...options, accountId: account.id, now });
     if (flags.isJson) return indented({ key, ...keyJson(unusedKey(row, account.name), now) });
     const created = isNew ? `Created the account "${account.name}".\n` : '';
-    return created + announce(key, row, account, config, ink);
+    return created + announce(key, row, account, config);
   });
 }
 
@@ -112,20 +97,11 @@ function readOptions(flags: Arguments, now: number): KeyOptions | undefined {
 
   const origins = originsIn(flags.values.get('origins') ?? '');
   const rateLimit = readRateLimit(flags) ?? null;
-  const expires = flags.values.get('expires');
-  const expiresAt = expires === undefined ? null : readExpiry(expires, now);
-  if (expiresAt === undefined) {
-    mistakes.push(`--expires is "${expires}"; expected a time such as 30d or 12h, or a date such as 2030-01-31 (UTC)`);
-  }
+  const expected = 'a time such as 30d or 12h, or a date such as 2030-01-31 (UTC)';
+  const expiresAt = readFlag(flags, 'expires', (text) => readExpiry(text, now), expected) ?? null;
 
   // What is missing was reported above; a harmless stand-in lets the rest be checked too.
-  const checked = {
-    name: name ?? 'none',
-    kind: kind ?? 'publishable',
-    origins,
-    rateLimit,
-    expiresAt: expiresAt ?? null,
-  };
+  const checked = { name: name ?? 'none', kind: kind ?? 'publishable', origins, rateLimit, expiresAt };
   mistakes.push(...mistakesIn(checked, now));
   return kind === undefined || environment === undefined ? undefined : { ...checked, kind, environment };
 }
@@ -139,29 +115,21 @@ function originsIn(text: string): string[] {
 }
 
 /** Undefined where none is given, or a wrong one, which is then among the mistakes. A burst is by default the rate. */
-function readRateLimit({ values, mistakes }: FlagsRead): RateLimit | undefined {
-  const [rate, burst] = [values.get('users-per-second'), values.get('burst')];
-  if (rate === undefined) {
-    if (burst !== undefined) mistakes.push('--burst needs --users-per-second');
-    return undefined;
+function readRateLimit(flags: FlagsRead): RateLimit | undefined {
+  const { parse, expected } = integer(1, RATE_MAX);
+  const usersPerSecond = readFlag(flags, 'users-per-second', parse, expected);
+  const burstUsers = readFlag(flags, 'burst', parse, expected) ?? usersPerSecond;
+  if (flags.values.has('burst') && !flags.values.has('users-per-second')) {
+    flags.mistakes.push('--burst needs --users-per-second');
   }
-  const given = { 'users-per-second': rate, ...(burst !== undefined && { burst }) };
-  const wrong = Object.entries(given).filter(([, text]) => !/^\d{1,9}$/.test(text) || !isRate(Number(text)));
-  const expected = `expected a whole number from 1 to ${formatCount(RATE_MAX)}`;
-  mistakes.push(...wrong.map(([name, text]) => `--${name} is "${text}"; ${expected}`));
-  return wrong.length > 0 ? undefined : { usersPerSecond: Number(rate), burstUsers: Number(burst ?? rate) };
+  return usersPerSecond === undefined || burstUsers === undefined ? undefined : { usersPerSecond, burstUsers };
 }
 
-/** A time from now, or a date (its first moment) or a minute in UTC; undefined for anything else. */
+/** A time from now, or a date or date-time of ISO 8601; undefined for anything else. */
 function readExpiry(text: string, now: number): number | undefined {
   const fromNow = parseDurationMs(text);
-  const isDate = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z)?$/.test(text);
-  if (fromNow === undefined && !isDate) return undefined;
-  const date = new Date(fromNow === undefined ? text : now + fromNow);
-  if (Number.isNaN(date.valueOf())) return undefined;
-  // JavaScript makes 2 March of 30 February.
-  if (isDate && !date.toISOString().startsWith(text.slice(0, 10))) return undefined;
-  return date.valueOf();
+  const time = fromNow === undefined ? parseIso8601(text) : now + fromNow;
+  return time !== undefined && time <= LATEST_TIME ? time : undefined;
 }
 
 /** The one that is named, made if it is new; without a name the only one there is. */
@@ -183,7 +151,7 @@ export async function chooseAccount(
   return { account, isNew: account.id === made.id };
 }
 
-function announce(key: string, row: NewKey, account: Account, config: Config, ink: Ink): string {
+function announce(key: string, row: NewKey, account: Account, config: Config): string {
   const baseUrl = serverUrlOf(config);
   const [care, invitation, example] =
     row.kind === 'secret'
@@ -199,7 +167,7 @@ function announce(key: string, row: NewKey, account: Account, config: Config, in
         ];
   return `Created the ${row.kind} key "${row.name}" (${row.id}) for ${row.environment}, account "${account.name}":
 
-  ${ink.bold(key)}
+  ${bold(key)}
 
 Shown only once: it cannot be retrieved later. ${care}
 ${whereItIs(config)}
@@ -211,16 +179,16 @@ ${example}
 }
 
 function whereItIs(config: Config): string {
-  return isShared(config)
+  return config.storeUrl !== ''
     ? `It is in ${locationName(config)}: all servers on that database accept it at once.`
     : `It is in the data folder ${config.dataFolder}: a server running on that folder accepts it at once.`;
 }
 
-async function listCommand({ io, flags, config, now, ink }: KeysCall): Promise<string> {
+async function listCommand({ shell, flags, config, now }: KeysCall): Promise<string> {
   flags.refuse(flags.positionals);
   if (flags.mistakes.length > 0) throw flags.error();
 
-  const keys = (await onKeys(io, config, (store) => store.list())) ?? [];
+  const keys = (await onKeys(shell, config, (store) => store.list())) ?? [];
   if (flags.isJson) return indented(keys.map((key) => keyJson(key, now)));
   if (keys.length === 0) {
     return (
@@ -229,31 +197,29 @@ async function listCommand({ io, flags, config, now, ink }: KeysCall): Promise<s
     );
   }
   const cells = keys.map((key) => keyCells(key, now));
-  return `${renderTable(KEY_HEADERS, cells, ink)}\n`;
+  return `${renderTable(KEY_HEADERS, cells)}\n`;
 }
 
-async function editCommand({ io, flags, config, now }: KeysCall): Promise<string> {
+async function editCommand({ shell, flags, config, now }: KeysCall): Promise<string> {
   const { mistakes } = flags;
   const id = readId(flags, 'edited', 'edit key_4fJq0ZpXw2Ab --name "shop backend"');
   const [name, origins] = [flags.values.get('name'), flags.values.get('origins')];
-  const limit = readRateLimit(flags);
   const isUnlimited = flags.switches.has('no-rate-limit');
   if (isUnlimited && flags.values.has('users-per-second')) {
     mistakes.push('--no-rate-limit and --users-per-second exclude each other');
   }
-  const rateLimit = isUnlimited ? null : limit;
+  const rateLimit = isUnlimited ? null : readRateLimit(flags);
   const changes: KeyChanges = {
     ...(name !== undefined && { name }),
     ...(origins !== undefined && { origins: origins === 'any' ? [] : originsIn(origins) }),
     ...(rateLimit !== undefined && { rateLimit }),
   };
-  const isGiven = ['name', 'origins', 'users-per-second', 'burst'].some((flag) => flags.values.has(flag));
-  if (!isGiven && !isUnlimited) {
+  if (Object.keys(changes).length === 0 && mistakes.length === 0) {
     mistakes.push('nothing to change: expected --name, --origins, --users-per-second or --no-rate-limit');
   }
   if (mistakes.length > 0) throw flags.error();
 
-  const result = await onKeys(io, config, (store) => editKey(store, { id, changes, now }));
+  const result = await onKeys(shell, config, (store) => editKey(store, { id, changes, now }));
   if (result?.kind === 'mistakes') mistakes.push(...result.mistakes);
   if (mistakes.length > 0) throw flags.error();
   if (result?.kind !== 'edited') throw notChanged(id, config, 'edited', result);
@@ -272,17 +238,13 @@ function description(key: ApiKey): string {
 }
 
 /** The new key is shown only once; the old one works until the overlap has passed. */
-async function rollCommand({ io, flags, config, now, ink }: KeysCall): Promise<string> {
+async function rollCommand({ shell, flags, config, now }: KeysCall): Promise<string> {
   const id = readId(flags, 'rolled', 'roll key_4fJq0ZpXw2Ab');
-  const overlap = flags.values.get('overlap') ?? OVERLAP_DEFAULT;
-  const overlapMs = parseDurationMs(overlap) ?? Infinity;
-  if (overlapMs > OVERLAP_MS_MAX) {
-    const most = formatDuration(OVERLAP_MS_MAX);
-    flags.mistakes.push(`--overlap is "${overlap}"; expected a time from 0 to ${most}, such as ${OVERLAP_DEFAULT}`);
-  }
+  const { parse, expected } = duration(0, OVERLAP_MS_MAX);
+  const overlapMs = readFlag(flags, 'overlap', parse, expected) ?? DAY_MS;
   if (flags.mistakes.length > 0) throw flags.error();
 
-  const result = await onKeys(io, config, (store) => rollKey(store, { id, overlapMs, now }));
+  const result = await onKeys(shell, config, (store) => rollKey(store, { id, overlapMs, now }));
   if (result?.kind !== 'rolled') throw notChanged(id, config, 'rolled', result);
   const { key, row, old } = result;
   if (flags.isJson) {
@@ -296,18 +258,18 @@ async function rollCommand({ io, flags, config, now, ink }: KeysCall): Promise<s
   return `Rolled the ${old.kind} key "${old.name}" (${displayOf(old)}) of account "${old.accountName}" for ${old.environment}.
 The new key (${row.id}):
 
-  ${ink.bold(key)}
+  ${bold(key)}
 
 Shown only once: it cannot be retrieved later. Running servers accept it at once.
 ${until}
 `;
 }
 
-async function revokeCommand({ io, flags, config, now }: KeysCall): Promise<string> {
+async function revokeCommand({ shell, flags, config, now }: KeysCall): Promise<string> {
   const id = readId(flags, 'revoked', 'revoke key_4fJq0ZpXw2Ab');
   if (flags.mistakes.length > 0) throw flags.error();
 
-  const key = await onKeys(io, config, (store) => store.revoke(id, now));
+  const key = await onKeys(shell, config, (store) => store.revoke(id, now));
   if (key === undefined) throw notChanged(id, config, 'revoked');
   if (flags.isJson) return indented(keyJson(key, now));
   const which = `"${key.name}" (${displayOf(key)}), a ${key.kind} key of account "${key.accountName}" for ${key.environment}`;
@@ -345,30 +307,11 @@ function notChanged(
   return new OperatorError(`${problem} "sluice keys list" shows the ids; --data FOLDER looks elsewhere.`);
 }
 
-export async function withKeyStore<T>(
-  config: Config,
-  open: (config: Config) => Promise<KeyStore>,
-  work: (store: KeyStore) => Promise<T>,
-): Promise<T> {
-  let store: KeyStore | undefined;
-  try {
-    store = await open(config);
-    return await work(store);
-  } catch (error) {
-    if (!(error instanceof StoreUnavailableError)) throw error;
-    const reason = error.cause instanceof Error ? error.cause.message : error.message;
-    throw new OperatorError(`The keys in ${locationName(config)} cannot be reached: ${reason}`, { cause: error });
-  } finally {
-    // The work is committed, and a new key is shown only once: an error here must not hide it.
-    await store?.close().catch(() => undefined);
-  }
-}
-
 /** Undefined where there are no keys at all: nothing is made only to be looked at. */
-async function onKeys<T>(io: KeysIo, config: Config, work: (store: KeyStore) => Promise<T>): Promise<T | undefined> {
-  const found = await io.findKeyStore(config);
-  if (found === undefined && !isShared(config)) refuseLostKeys(config.dataFolder);
-  return found === undefined ? undefined : withKeyStore(config, async () => found, work);
+async function onKeys<T>(shell: Shell, config: Config, work: (store: KeyStore) => Promise<T>): Promise<T | undefined> {
+  const result = await onFoundKeys(shell, config, work);
+  if (result === undefined && config.storeUrl === '') refuseLostKeys(config.dataFolder);
+  return result;
 }
 
 /** What a person should know first. A leaked key still works until it is revoked; that is why it must be seen. */
@@ -432,8 +375,4 @@ function minuteOf(time: number): string {
 
 function isoOf(time: number | null): string | null {
   return time === null ? null : new Date(time).toISOString();
-}
-
-function indented(value: unknown): string {
-  return `${JSON.stringify(value, undefined, 2)}\n`;
 }

@@ -3,9 +3,11 @@
  * And back: the times that people write after `--since`, `--from` and `--to`.
  */
 
+import type { FlagsRead } from '../config/flags.ts';
 import { parseDurationMs } from '../config/values.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS } from '../model.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
+import { readFlag } from './arguments.ts';
 
 const SPANS: readonly (readonly [unit: string, milliseconds: number])[] = [
   ['d', DAY_MS],
@@ -19,29 +21,22 @@ const SIZES: readonly (readonly [unit: string, bytes: number])[] = [
   ['kB', 1_024],
 ];
 
-export const MOMENT_EXPECTED = 'a time such as 24h (ago) or a date such as 2026-01-31 or 2026-01-31T12:00Z (UTC)';
+const COUNT = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 
 /** `2026-03-01 12:30:07` in the local zone. */
 export function localTime(time: number): string {
-  const date = new Date(time);
-  const [month, day, hour, minute, second] = [
-    date.getMonth() + 1,
-    date.getDate(),
-    date.getHours(),
-    date.getMinutes(),
-    date.getSeconds(),
-  ].map((part) => String(part).padStart(2, '0'));
-  return `${String(date.getFullYear()).padStart(4, '0')}-${month}-${day} ${hour}:${minute}:${second}`;
+  const offsetMs = new Date(time).getTimezoneOffset() * MINUTE_MS;
+  return isoTime(time - offsetMs)
+    .slice(0, 19)
+    .replace('T', ' ');
 }
 
 /** In 12 columns: `12:30:07.123` of today, `03-01 12:30` of another day, `2025-03-01` of another year. */
 export function shortTime(time: number, now: number): string {
-  const [date = '', clock = ''] = localTime(time).split(' ');
-  const isToday = localTime(now).startsWith(date);
+  const [local, today] = [localTime(time), localTime(now)];
   const milliseconds = String(new Date(time).getMilliseconds()).padStart(3, '0');
-  if (isToday) return `${clock}.${milliseconds}`;
-  const isThisYear = new Date(time).getFullYear() === new Date(now).getFullYear();
-  return isThisYear ? `${date.slice(5)} ${clock.slice(0, 5)} ` : date.padEnd(12);
+  if (local.slice(0, 10) === today.slice(0, 10)) return `${local.slice(11)}.${milliseconds}`;
+  return local.slice(0, 4) === today.slice(0, 4) ? `${local.slice(5, 16)} ` : local.slice(0, 10).padEnd(12);
 }
 
 export function isoTime(time: number): string {
@@ -71,7 +66,7 @@ export function formatBytes(bytes: number): string {
 
 /** `1,234,567`. */
 export function formatCount(count: number): string {
-  return String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ',');
+  return COUNT.format(count);
 }
 
 /** `1 user`, `2 users`. */
@@ -79,8 +74,16 @@ export function countOf(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** A time ago, or a date or date-time of ISO 8601; undefined for anything else. */
-export function readMoment(text: string, now: number): number | undefined {
-  const ago = parseDurationMs(text);
-  return ago === undefined ? parseIso8601(text) : now - ago;
+/** A time ago, or a date or date-time of ISO 8601, as `--from` and `--to` take them. */
+export function readMoment(flags: FlagsRead, flag: string, now: number): number | undefined {
+  const parse = (text: string): number | undefined => {
+    const ago = parseDurationMs(text);
+    return ago === undefined ? parseIso8601(text) : now - ago;
+  };
+  return readFlag(
+    flags,
+    flag,
+    parse,
+    'a time such as 24h (ago) or a date such as 2026-01-31 or 2026-01-31T12:00Z (UTC)',
+  );
 }

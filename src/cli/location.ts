@@ -29,10 +29,6 @@ export function locationName({ dataFolder, storeUrl }: Config): string {
   return storeUrl === '' ? resolve(dataFolder) : withoutSecrets(storeUrl);
 }
 
-export function isShared({ storeUrl }: Config): boolean {
-  return storeUrl !== '';
-}
-
 /**
  * Where people reach the server: by its public address, else by the one that the server on the data folder wrote down,
  * which knows its port best; before its first start, by what the settings say.

@@ -22,7 +22,7 @@ import { readArguments } from './arguments.ts';
 import { countOf, formatCount, isoTime, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
-import { asOperatorError, inkOf, type Shell } from './shell.ts';
+import { asOperatorError, type Shell } from './shell.ts';
 import { renderTable } from './table.ts';
 
 export interface MigrateShell extends Shell {
@@ -142,7 +142,7 @@ async function migrate(
   await copy(source, target, counts, shell);
   const comparison = await compare(source, target, counts);
   if (comparison.differences.length === 0) await complete(folder, target, shell);
-  shell.out(options.json ? jsonOf(target, comparison) : report(options, target, comparison, shell));
+  shell.out(options.json ? jsonOf(target, comparison) : report(options, target, comparison));
   return comparison.differences.length === 0 ? 0 : 1;
 }
 
@@ -281,14 +281,14 @@ async function complete(folder: string, target: MigrationTarget, shell: MigrateS
   await target.finish(at);
 }
 
-function report(options: Options, target: MigrationTarget, comparison: Comparison, shell: MigrateShell): string {
+function report(options: Options, target: MigrationTarget, comparison: Comparison): string {
   const { here, there, hours, tenants, differences } = comparison;
   const rows = [...here].flatMap(([part, count]) => {
     const other = there.get(part) ?? 0;
     if (count === 0 && other === 0) return [];
     return [[partLabel(part), formatCount(count), formatCount(other), count === other ? '✓' : '✗']];
   });
-  const table = renderTable(['what', 'rows here', 'rows there', ''], rows, inkOf(shell));
+  const table = renderTable(['what', 'rows here', 'rows there', ''], rows);
   const compared = `Ledger compared: ${countOf(hours, 'hour')} of ${countOf(tenants, 'tenant')}`;
   if (differences.length > 0) {
     return `${table}

@@ -1,8 +1,7 @@
 /**
  * `sluice plan infer|push|pull|diff|types|check`: manages the tracking plan as a file in git and as the plan that a
  * server uses. Calls the server over HTTP with a secret key, like any client. A file with errors is never sent: each
- * error is printed with its path. Exit code 2: the file has errors, differs, or was refused; 1: the server was not
- * reached.
+ * error is printed with its path.
  */
 
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -12,21 +11,16 @@ import { type CataloguedEvent, type InferredFrom, inferPlan } from '../plans/inf
 import { describeMistakes, type Plan, parsePlan, readPlan } from '../plans/plan.ts';
 import { typesOf } from '../plans/types.ts';
 import { type Arguments, readSubcommand } from './arguments.ts';
-import { commandHelp } from './help.ts';
-import { type Call, type Reply, readServer, request, type Server } from './server.ts';
-import { inkOf, type Shell } from './shell.ts';
-import { printable, shorten } from './table.ts';
+import { callApi, messageIn, readServer, requestOnce, type Server, successOf } from './server.ts';
+import type { Shell } from './shell.ts';
+import { indented, printable, shorten } from './table.ts';
 
 const PLAN_FILE = 'sluice-plan.json';
-
-const TIMEOUT_MS = 30_000;
 const VALUE_CHARACTERS_MAX = 100;
 
 export async function runPlan(args: readonly string[], shell: Shell): Promise<number> {
-  const found = readSubcommand('plan', args, COMMANDS);
-  if (found !== undefined) return found.run(found.flags, shell);
-  shell.out(commandHelp('plan', [], inkOf(shell)));
-  return 0;
+  const { run, flags } = readSubcommand('plan', args, COMMANDS);
+  return run(flags, shell);
 }
 
 const COMMANDS = {
@@ -40,15 +34,15 @@ const COMMANDS = {
 
 async function pushCommand(flags: Arguments, shell: Shell): Promise<number> {
   const file = fileOf(flags);
-  const server = await serverOf(flags, shell);
+  const server = await readServer(flags, shell);
   const plan = readFile(file, shell);
   if (plan === null) return 2;
-  const reply = await call(server, 'plan', { method: 'PUT', body: JSON.stringify(plan) });
+  const reply = await requestOnce(server, 'plan', { method: 'PUT', body: JSON.stringify(plan) });
   if (reply.status === 400 || reply.status === 409) {
-    shell.err(`The server refused ${file}:\n${printableLines(messageIn(reply))}\n`);
+    shell.err(`The server refused ${file}:\n${printableLines(messageIn(reply) ?? 'no reason given')}\n`);
     return 2;
   }
-  const pushed = expectJson(reply) as { version: number; is_new: boolean };
+  const pushed = successOf(server, reply).json as { version: number; is_new: boolean };
   if (flags.isJson) shell.out(`${JSON.stringify(pushed)}\n`);
   else if (pushed.is_new) shell.out(`Pushed ${file} as version ${pushed.version}. Servers use it within 2 seconds.\n`);
   else shell.out(`Nothing to do: the plan is the same already (version ${pushed.version}).\n`);
@@ -61,26 +55,26 @@ async function pullCommand(flags: Arguments, shell: Shell): Promise<number> {
   if (version !== undefined && !/^[1-9]\d{0,8}$/.test(version)) {
     flags.mistakes.push(`--version is "${version}"; expected the number of a version`);
   }
-  const { plan, version: pulled } = await currentPlan(await serverOf(flags, shell), version);
-  writeTo(flags, shell, jsonText(plan), `version ${pulled}`);
+  const { plan, version: pulled } = await currentPlan(await readServer(flags, shell), version);
+  writeTo(flags, shell, indented(plan), `version ${pulled}`);
   return 0;
 }
 
 /** Events that the catalogue has and the plan has not are added to the plan of the server. */
 async function inferCommand(flags: Arguments, shell: Shell): Promise<number> {
   flags.refuse(flags.positionals);
-  const server = await serverOf(flags, shell);
+  const server = await readServer(flags, shell);
   const { plan: current, version } = await currentPlan(server, undefined);
   const known = new Set(Object.keys(current.events));
-  const catalogue = expectJson(await call(server, 'catalogue')) as InferredFrom;
+  const catalogue = (await callApi(server, 'catalogue')).json as unknown as InferredFrom;
   const events: CataloguedEvent[] = [];
   for (const { event_name: name } of catalogue.events) {
     if (known.has(name)) continue;
     // Not in the path, which cannot hold `.` and `..`.
     const path = `catalogue/_?event_name=${encodeURIComponent(name)}`;
-    events.push(expectJson(await call(server, path)) as CataloguedEvent);
+    events.push((await callApi(server, path)).json as unknown as CataloguedEvent);
   }
-  const text = jsonText(inferPlan({ ...catalogue, events }, version === 0 ? null : { ...current, version }));
+  const text = indented(inferPlan({ ...catalogue, events }, version === 0 ? null : { ...current, version }));
   const reading = parsePlan(text);
   if (!reading.ok) {
     shell.err(`The catalogue makes no valid plan:\n${printableLines(describeMistakes(reading.mistakes))}\n`);
@@ -100,10 +94,6 @@ async function typesCommand(flags: Arguments, shell: Shell): Promise<number> {
   return 0;
 }
 
-function jsonText(plan: Plan): string {
-  return `${JSON.stringify(plan, undefined, 2)}\n`;
-}
-
 function writeTo(flags: Arguments, shell: Shell, text: string, what: string): void {
   const out = flags.values.get('out');
   if (out === undefined) {
@@ -116,7 +106,7 @@ function writeTo(flags: Arguments, shell: Shell, text: string, what: string): vo
 
 async function diffCommand(flags: Arguments, shell: Shell): Promise<number> {
   const file = fileOf(flags);
-  const server = await serverOf(flags, shell);
+  const server = await readServer(flags, shell);
   const plan = readFile(file, shell);
   if (plan === null) return 2;
   const current = await currentPlan(server, undefined);
@@ -138,12 +128,6 @@ async function checkCommand(flags: Arguments, shell: Shell): Promise<number> {
   const events = Object.keys(plan.events).length;
   shell.out(`${file} is a valid plan with ${events} ${events === 1 ? 'event' : 'events'}.\n`);
   return 0;
-}
-
-async function serverOf(flags: Arguments, shell: Shell): Promise<Server> {
-  const server = await readServer(flags, shell);
-  if (server === undefined || flags.mistakes.length > 0) throw flags.error();
-  return server;
 }
 
 function fileOf(flags: Arguments): string {
@@ -169,39 +153,15 @@ function readFile(file: string, shell: Shell): Plan | null {
 }
 
 async function currentPlan(server: Server, version: string | undefined): Promise<{ plan: Plan; version: number }> {
-  const reply = await call(server, version === undefined ? 'plan' : `plan?version=${version}`);
+  const reply = await requestOnce(server, version === undefined ? 'plan' : `plan?version=${version}`);
   if (reply.status === 404)
     throw new OperatorError(`The server has no version ${version} of the plan; see GET /plan/versions.`);
-  const { plan, version: current } = expectJson(reply) as { plan: unknown; version: number };
+  const { plan, version: current } = successOf(server, reply).json as { plan: unknown; version: number };
   const reading = readPlan(plan);
   if (!reading.ok) {
     throw new OperatorError(`This Sluice cannot read the plan of the server:\n${describeMistakes(reading.mistakes)}`);
   }
   return { plan: reading.plan, version: current };
-}
-
-async function call({ url, key }: Server, path: string, options?: Call): Promise<Reply> {
-  try {
-    return await request(new URL(path, url), key, { timeoutMs: TIMEOUT_MS, ...options });
-  } catch (error) {
-    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-    throw new OperatorError(`${url.origin} cannot be reached: ${messageOf(cause)}`);
-  }
-}
-
-function expectJson(reply: Reply): unknown {
-  const { status, json } = reply;
-  if (status === 200 && json !== undefined) return json;
-  if (status === 401)
-    throw new OperatorError('The server does not accept this key: is it a key of this server, and not revoked?');
-  if (status === 403)
-    throw new OperatorError('The plan needs a secret key (sk_…): publishable keys can only send events.');
-  throw new OperatorError(`The server responded with ${status}: ${printable(messageIn(reply))}`);
-}
-
-function messageIn({ json }: Reply): string {
-  const { message, error } = (json ?? {}) as { message?: string; error?: string };
-  return message ?? error ?? 'no reason given';
 }
 
 /** Names in a plan may hold anything. */

@@ -11,21 +11,12 @@ import { suggestion } from '../config/flags.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { isJunk, type MatchOptions, normalise } from '../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, REFUSAL_REASONS } from '../model.ts';
-import type {
-  EventReader,
-  IdentifierLink,
-  ProfileReader,
-  Provenance,
-  StoredEvent,
-  StoredIdentity,
-  StoredMerge,
-  StoredProfile,
-} from '../store.ts';
+import type { EventReader, ProfileReader, Provenance, StoredEvent, StoredIdentity, StoredProfile } from '../store.ts';
 import { uuidOf } from '../views/uuid.ts';
 import { readArguments } from './arguments.ts';
 import { countOf, localTime } from './local-time.ts';
-import { inkOf, type Shell } from './shell.ts';
-import { type Ink, printable, renderTable, shorten } from './table.ts';
+import type { Shell } from './shell.ts';
+import { bold, dim, printable, renderTable, shorten } from './table.ts';
 import { chooseTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const EVENTS_SHOWN = 10;
@@ -56,7 +47,7 @@ export async function runProfile(args: readonly string[], shell: Shell): Promise
       shell.out(isJson ? `${JSON.stringify({ error: 'not found' })}\n` : notFoundText(who, tenant, options));
       return 1;
     }
-    shell.out(isJson ? `${jsonOf(found)}\n` : cardOf(found, tenant, inkOf(shell)));
+    shell.out(isJson ? `${jsonOf(found)}\n` : cardOf(found, tenant));
     return 0;
   });
 }
@@ -107,16 +98,16 @@ function jsonOf({ profile, identity, events }: Found): string {
   });
 }
 
-function cardOf({ profile, identity, events }: Found, tenant: Tenant, ink: Ink): string {
+function cardOf({ profile, identity, events }: Found, tenant: Tenant): string {
   const identifiers = IDENTIFIER_TYPES.flatMap((type) => profile.identifiers[type].map((value) => [type, value]));
   const merged = profile.mergedIds.length === 0 ? '' : `, ${countOf(profile.mergedIds.length, 'profile')} merged in`;
   const parts = [
-    `${ink.bold(`Profile ${profile.id}`)}  ${ink.dim(tenant.title)}
+    `${bold(`Profile ${profile.id}`)}  ${dim(tenant.title)}
   first seen ${localTime(profile.firstSeen)}, last seen ${localTime(profile.lastSeen)}, ${countOf(profile.eventCount, 'event')}${merged}`,
-    renderTable(['identifier', 'value'], identifiers, ink),
-    ...valueTable('profile field', profile.profileFields, ink),
-    ...valueTable('user property', profile.userProperties, ink),
-    `${ink.bold('Why this is one person')}\n${identityTree(identity, ink)}`,
+    renderTable(['identifier', 'value'], identifiers),
+    ...valueTable('profile field', profile.profileFields),
+    ...valueTable('user property', profile.userProperties),
+    `${bold('Why this is one person')}\n${identityTree(identity)}`,
   ];
   if (events.length > 0) {
     const title = events.length < profile.eventCount ? `last ${events.length} events` : 'events';
@@ -126,12 +117,12 @@ function cardOf({ profile, identity, events }: Found, tenant: Tenant, ink: Ink):
       event.revenue ?? '',
       shorten(event.properties, VALUE_COLUMNS),
     ]);
-    parts.push(renderTable([title, 'name', 'revenue', 'properties'], rows, ink));
+    parts.push(renderTable([title, 'name', 'revenue', 'properties'], rows));
   }
   return `${parts.join('\n\n')}\n`;
 }
 
-function valueTable(title: string, values: ReadonlyMap<string, Provenance>, ink: Ink): string[] {
+function valueTable(title: string, values: ReadonlyMap<string, Provenance>): string[] {
   if (values.size === 0) return [];
   const rows = [...values].map(([name, { value, traceId, receivedAt }]) => [
     name,
@@ -139,7 +130,7 @@ function valueTable(title: string, values: ReadonlyMap<string, Provenance>, ink:
     localTime(receivedAt),
     traceId,
   ]);
-  return [renderTable([title, 'value', 'set at', 'set by request'], rows, ink)];
+  return [renderTable([title, 'value', 'set at', 'set by request'], rows)];
 }
 
 function notFoundText(who: Who, tenant: Tenant, options: MatchOptions): string {
@@ -165,52 +156,42 @@ interface Branch {
  * seen on it, then the nodes that requests merged with it. Merges never form a cycle, so the path between any two
  * identifiers is the one chain of requests that linked them. Refused links come last.
  */
-function identityTree(identity: StoredIdentity, ink: Ink): string {
+function identityTree(identity: StoredIdentity): string {
   const seen = new Set<string>();
-  const trunk = nodeBranch(identity.id, `profile ${ink.bold(identity.id)}`, identity, seen, ink);
+  const trunk = nodeBranch(identity.id, `profile ${bold(identity.id)}`, identity, seen);
   // What an unmerge or an erasure left without a way to the root must be seen all the same.
   const nodes = [
     ...identity.identifiers.map(({ nodeId }) => nodeId),
     ...identity.merges.flatMap((merge) => merge.nodes),
   ];
   const strays = nodes.flatMap((id) =>
-    seen.has(id) ? [] : [nodeBranch(id, `profile ${id}, joined by no request on record`, identity, seen, ink)],
+    seen.has(id) ? [] : [nodeBranch(id, `profile ${id}, joined by no request on record`, identity, seen)],
   );
   const refusals = identity.refusals.map(({ type, value, reason, traceId, at, count }) => ({
     label:
       `${type} ${shown(value)} was not joined: ${REFUSAL_REASONS[reason]}` +
-      ` ${ink.dim(`(${countOf(count, 'time')}, first at ${localTime(at)} by ${traceId})`)}`,
+      ` ${dim(`(${countOf(count, 'time')}, first at ${localTime(at)} by ${traceId})`)}`,
     branches: [],
   }));
   const branches = [...trunk.branches, ...strays, ...refusals];
   return [`  ${trunk.label}`, ...draw(branches, '  ')].join('\n');
 }
 
-function nodeBranch(id: string, label: string, identity: StoredIdentity, seen: Set<string>, ink: Ink): Branch {
+function nodeBranch(id: string, label: string, identity: StoredIdentity, seen: Set<string>): Branch {
   seen.add(id);
-  const links = identity.identifiers.filter(({ nodeId }) => nodeId === id).map((link) => linkBranch(link, ink));
-  const merges: Branch[] = [];
-  for (const merge of identity.merges) {
-    const other = otherEnd(merge, id);
-    if (other === undefined || seen.has(other)) continue;
-    merges.push(nodeBranch(other, mergeLabel(other, merge, ink), identity, seen, ink));
+  const branches: Branch[] = identity.identifiers
+    .filter(({ nodeId }) => nodeId === id)
+    .map(({ type, value, at, traceId }) => {
+      return { label: `${type} ${shown(value)} ${dim(`since ${localTime(at)} by ${traceId}`)}`, branches: [] };
+    });
+  for (const { nodes, via, at, traceId } of identity.merges) {
+    const other = nodes.includes(id) ? nodes.find((node) => !seen.has(node)) : undefined;
+    if (other === undefined) continue;
+    const by = dim(`at ${localTime(at)} by ${traceId}`);
+    const merge = `merged with ${bold(other)} through ${via.type} ${shown(via.value)} ${by}`;
+    branches.push(nodeBranch(other, merge, identity, seen));
   }
-  return { label, branches: [...links, ...merges] };
-}
-
-function otherEnd({ nodes: [a, b] }: StoredMerge, id: string): string | undefined {
-  return a === id ? b : b === id ? a : undefined;
-}
-
-function linkBranch({ type, value, at, traceId }: IdentifierLink, ink: Ink): Branch {
-  return { label: `${type} ${shown(value)} ${ink.dim(`since ${localTime(at)} by ${traceId}`)}`, branches: [] };
-}
-
-function mergeLabel(id: string, { via, at, traceId }: StoredMerge, ink: Ink): string {
-  return (
-    `merged with ${ink.bold(id)} through ${via.type} ${shown(via.value)}` +
-    ` ${ink.dim(`at ${localTime(at)} by ${traceId}`)}`
-  );
+  return { label, branches };
 }
 
 function shown(value: string): string {

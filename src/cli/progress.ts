@@ -29,7 +29,6 @@ export class Progress {
   readonly #startedAt: number;
   #start: ProgressCounts | undefined;
   #drawnAt: number;
-  #isBarShown = false;
 
   /** `noun` is what is counted: `user`, `event`. Of files the speed is in bytes. */
   constructor(title: string, noun: string, shell: Pick<Shell, 'errTerminal' | 'err' | 'now'>) {
@@ -53,13 +52,11 @@ export class Progress {
       return;
     }
     err(`\r${line.slice(0, Math.max(1, terminal.columns - 1))}\u001b[K`);
-    this.#isBarShown = true;
   }
 
   /** Takes the bar away, so that what follows starts on a clean line. */
   end(): void {
-    if (this.#isBarShown) this.#shell.err('\r\u001b[K');
-    this.#isBarShown = false;
+    if (this.#shell.errTerminal.isTty) this.#shell.err('\r\u001b[K');
   }
 
   #describe(counts: ProgressCounts, at: number): string {

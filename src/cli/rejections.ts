@@ -8,7 +8,7 @@ import type { JsonObject } from '../validation/shape.ts';
 import { readArguments } from './arguments.ts';
 import { isoTime, localTime, readMoment } from './local-time.ts';
 import { callApi, readServer, type Server } from './server.ts';
-import { inkOf, type Shell } from './shell.ts';
+import type { Shell } from './shell.ts';
 import { renderTable } from './table.ts';
 
 const SHOWN_MAX = 50;
@@ -25,9 +25,8 @@ type Filter = Readonly<Record<string, string>>;
 export async function runRejections(args: readonly string[], shell: Shell): Promise<number> {
   const flags = readArguments('rejections', args);
   flags.refuse(flags.positionals);
-  const server = await readServer(flags, shell);
   const filter = readRejectionFilter(flags, shell.now());
-  if (server === undefined || flags.mistakes.length > 0) throw flags.error();
+  const server = await readServer(flags, shell);
   const isList = flags.switches.has('list') || Object.keys(filter).some((name) => name !== 'from' && name !== 'to');
   if (isList) await listUsers(server, filter, flags.switches.has('all'), flags.isJson, shell);
   else await listReasons(server, filter, flags.isJson, shell);
@@ -42,17 +41,14 @@ export function readRejectionFilter(flags: FlagsRead, now: number): Filter {
     if (value !== undefined) filter[name] = value;
   }
   for (const name of ['from', 'to']) {
-    const value = flags.values.get(name);
-    if (value === undefined) continue;
-    const time = readMoment(value, now);
+    const time = readMoment(flags, name, now);
     if (time !== undefined) filter[name] = isoTime(time);
-    else flags.mistakes.push(`--${name} is "${value}"; expected a time such as 24h (ago) or 2026-01-31T12:00Z`);
   }
   return filter;
 }
 
 async function listReasons(server: Server, filter: Filter, isJson: boolean, shell: Shell): Promise<void> {
-  const { json, text } = await callApi(server, 'GET', `rejections/reasons?${new URLSearchParams(filter).toString()}`);
+  const { json, text } = await callApi(server, `rejections/reasons?${new URLSearchParams(filter).toString()}`);
   if (isJson) return shell.out(`${text}\n`);
   const reasons = json.reasons as readonly JsonObject[];
   if (reasons.length === 0) return shell.out('No user was rejected.\n');
@@ -62,14 +58,14 @@ async function listReasons(server: Server, filter: Filter, isJson: boolean, shel
     localTime(Date.parse(String(lastAt))),
     String(reason),
   ]);
-  shell.out(`${renderTable(['to fix', 'rejected', 'last', 'reason'], rows, inkOf(shell))}\n`);
+  shell.out(`${renderTable(['to fix', 'rejected', 'last', 'reason'], rows)}\n`);
   shell.out('\nThe users of one reason: sluice rejections --reason REASON\n');
 }
 
 async function listUsers(server: Server, filter: Filter, isAll: boolean, isJson: boolean, shell: Shell): Promise<void> {
   const query = new URLSearchParams({ ...filter, ...(!isAll && { resubmitted: 'false' }), limit: String(SHOWN_MAX) });
   if (isJson) return everyUser(server, query, shell);
-  const { json } = await callApi(server, 'GET', `rejections?${query.toString()}`);
+  const { json } = await callApi(server, `rejections?${query.toString()}`);
   const rejections = json.rejections as readonly JsonObject[];
   if (rejections.length === 0) return shell.out('No rejected user matches.\n');
   const rows = rejections.map((rejection) => [
@@ -78,7 +74,7 @@ async function listUsers(server: Server, filter: Filter, isAll: boolean, isJson:
     (rejection.event_names as readonly string[]).join(', ') || '–',
     stateOf(rejection),
   ]);
-  shell.out(`${renderTable(['id', 'received', 'events', 'reason'], rows, inkOf(shell))}\n`);
+  shell.out(`${renderTable(['id', 'received', 'events', 'reason'], rows)}\n`);
   if (json.next_cursor !== null) shell.out(`\nThese are the newest ${SHOWN_MAX}; --json prints all.\n`);
 }
 
@@ -91,7 +87,7 @@ function stateOf({ resubmitted_at: at, accepted_by: retry, message }: JsonObject
 async function everyUser(server: Server, query: URLSearchParams, shell: Shell): Promise<void> {
   query.set('limit', '500');
   for (;;) {
-    const { json } = await callApi(server, 'GET', `rejections?${query.toString()}`);
+    const { json } = await callApi(server, `rejections?${query.toString()}`);
     for (const rejection of json.rejections as readonly JsonObject[]) shell.out(`${JSON.stringify(rejection)}\n`);
     await shell.drained();
     if (typeof json.next_cursor !== 'string' || shell.stop.aborted) return;

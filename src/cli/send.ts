@@ -1,15 +1,14 @@
 /**
  * `sluice send EVENT name=value…`: one event of one person, sent to a server over HTTP like any client would. A value that
  * is JSON (a number, true, null, an object) is sent as it was written, digit for digit; anything else is text. Whether
- * the fields are valid is for the server to say. Exit code 0: accepted; 2: rejected, with the reason; 1: not sent.
+ * the fields are valid is for the server to say.
  */
 
 import { randomUUID } from 'node:crypto';
-import { OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
 import { readArguments } from './arguments.ts';
 import { sendBody, targetOf } from './import-send.ts';
-import { dashboardPage, readRetryTimeout, readServer } from './server.ts';
+import { dashboardPage, readRetryTimeout, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
 
@@ -23,14 +22,14 @@ const IDENTIFIERS = [
 /** Texts by definition, even where they look like a number: `timestamp=20261116`. */
 const TEXT_FIELDS: ReadonlySet<string> = new Set(['timestamp', '$event_id']);
 
-type Options = Awaited<ReturnType<typeof readOptions>>;
-type Outcome = Awaited<ReturnType<typeof send>>;
-
 export async function runSend(args: readonly string[], shell: Shell): Promise<number> {
-  const options = await readOptions(args, shell);
-  const outcome = await send(options, shell);
-  shell.out(options.json ? jsonOf(outcome) : describe(outcome, options));
-  return outcome.message === null ? 0 : 2;
+  const { server, timeoutMs, body, json } = await readOptions(args, shell);
+  const sent = await sendBody(Buffer.from(body), randomUUID(), targetOf(server, timeoutMs, shell));
+  const { status, traceId } = sent;
+  const message = sent.refusal ?? sent.rejected[0]?.message ?? null;
+  const result = { status, trace_id: traceId === '' ? null : traceId, message };
+  shell.out(json ? `${JSON.stringify(result)}\n` : describe(result, server));
+  return message === null ? 0 : 2;
 }
 
 async function readOptions(args: readonly string[], shell: Shell) {
@@ -48,9 +47,8 @@ async function readOptions(args: readonly string[], shell: Shell) {
   if (identifiers.length === 0) {
     mistakes.push('no person given; expected --user-id, --email, --phone-number or --anon-id');
   }
-  const server = await readServer(flags, shell);
   const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS);
-  if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw flags.error();
+  const server = await readServer(flags, shell);
   const event = [['event_name', JSON.stringify(eventName)] as const, ...fields]
     .map(([name, json]) => `${JSON.stringify(name)}:${json}`)
     .join(',');
@@ -85,34 +83,13 @@ function isJson(text: string): boolean {
   }
 }
 
-/** `message` is null when it was accepted. */
-async function send({ server, timeoutMs, body }: Options, shell: Shell) {
-  const sent = await sendBody(Buffer.from(body), randomUUID(), targetOf(server, timeoutMs, shell));
-  switch (sent.kind) {
-    case 'taken': {
-      const message = sent.rejected[0]?.message ?? null;
-      return { status: message === null ? 202 : 400, traceId: sent.traceId, message };
-    }
-    case 'refused':
-      return { status: 400, traceId: sent.traceId, message: sent.message };
-    case 'too large':
-      return { status: 413, traceId: '', message: 'the event is larger than a request may be' };
-    case 'unsent':
-      throw sent.problem ?? new OperatorError('Stopped. It is unknown whether the event was stored.');
-    default:
-      return sent satisfies never;
-  }
-}
-
-function jsonOf({ status, traceId, message }: Outcome): string {
-  const result = { status, trace_id: traceId === '' ? null : traceId, message };
-  return `${JSON.stringify(result)}\n`;
-}
-
-function describe({ status, traceId, message }: Outcome, { server }: Options): string {
+function describe(
+  { status, trace_id: traceId, message }: { status: number; trace_id: string | null; message: string | null },
+  server: Server,
+): string {
   const words = message === null ? 'accepted and durable' : `rejected: ${printable(message)}`;
   const lines = [`${status} ${words}`];
-  if (traceId !== '') {
+  if (traceId !== null) {
     lines.push(`trace_id  ${traceId}`);
     if (!server.key.startsWith('pk_')) lines.push(`see it    ${dashboardPage(server, `traces/${traceId}`)}`);
     if (server.isLocal) lines.push(`or run    sluice trace ${traceId}`);

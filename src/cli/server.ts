@@ -12,6 +12,8 @@ import { deniedBy } from '../data-folder/access.ts';
 import { OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
 import { isObject, type JsonObject } from '../validation/shape.ts';
+import { type Arguments, readFlag } from './arguments.ts';
+import { formatSpan } from './local-time.ts';
 import { readSettings } from './location.ts';
 import type { Shell } from './shell.ts';
 
@@ -23,8 +25,8 @@ export interface Server {
   readonly key: string;
 }
 
-/** Undefined where there is none, which is then among the mistakes. */
-export async function readServer(flags: FlagsRead, shell: Shell): Promise<Server | undefined> {
+/** Call it when all other flags are read: throws for their mistakes, too. */
+export async function readServer(flags: Arguments, shell: Shell): Promise<Server> {
   const given = flags.values.get('url') ?? shell.env['SLUICE_URL'] ?? '';
   const url = given === '' ? await findLocalServer(flags, shell) : readUrl(given, flags.mistakes);
   const key = givenKey(flags, shell);
@@ -34,7 +36,8 @@ export async function readServer(flags: FlagsRead, shell: Shell): Promise<Server
       'no API key given; expected --key KEY, or SLUICE_KEY in the environment. To create one: sluice keys create --help',
     );
   }
-  return url === undefined ? undefined : { url, isLocal: given === '', key };
+  if (url === undefined || flags.mistakes.length > 0) throw flags.error();
+  return { url, isLocal: given === '', key };
 }
 
 /** Empty where there is none. */
@@ -42,12 +45,8 @@ export function givenKey(flags: FlagsRead, shell: Shell): string {
   return flags.values.get('key') ?? shell.env['SLUICE_KEY'] ?? '';
 }
 
-/** Undefined where it is not a time, which is then among the mistakes. */
-export function readRetryTimeout(flags: FlagsRead, defaultMs: number): number | undefined {
-  const given = flags.values.get('retry-timeout');
-  const timeoutMs = given === undefined ? defaultMs : parseDurationMs(given);
-  if (timeoutMs === undefined) flags.mistakes.push(`--retry-timeout is "${given}"; expected a time such as 10s`);
-  return timeoutMs;
+export function readRetryTimeout(flags: FlagsRead, defaultMs: number): number {
+  return readFlag(flags, 'retry-timeout', parseDurationMs, 'a time such as 10s') ?? defaultMs;
 }
 
 async function findLocalServer(flags: FlagsRead, shell: Shell): Promise<URL | undefined> {
@@ -88,14 +87,13 @@ function readUrl(text: string, mistakes: string[]): URL | undefined {
   return url;
 }
 
-export const CALL_MS_MAX = 60_000;
+const CALL_MS_MAX = 60_000;
 
-export interface Call {
+interface Call {
   readonly method?: 'GET' | 'POST' | 'PUT';
   readonly body?: string | Buffer<ArrayBuffer>;
   readonly headers?: Readonly<Record<string, string>>;
   readonly stop?: AbortSignal;
-  readonly timeoutMs?: number;
 }
 
 export interface Reply {
@@ -107,10 +105,10 @@ export interface Reply {
 }
 
 /** Rejects as `fetch` does. */
-export async function request(url: URL, key: string, call: Call = {}): Promise<Reply> {
-  const { method = 'GET', body, headers, stop, timeoutMs = CALL_MS_MAX } = call;
-  const timeout = AbortSignal.timeout(timeoutMs);
-  const response = await fetch(url, {
+export async function request({ url, key }: Server, path: string, call: Call = {}): Promise<Reply> {
+  const { method = 'GET', body, headers, stop } = call;
+  const timeout = AbortSignal.timeout(CALL_MS_MAX);
+  const response = await fetch(new URL(path, url), {
     method,
     headers: {
       authorization: `Bearer ${key}`,
@@ -135,42 +133,64 @@ function objectIn(text: string): JsonObject | undefined {
   }
 }
 
-export class CallRefusedError extends OperatorError {
-  readonly status: number;
-
-  constructor(status: number, message: string) {
-    super(message);
-    this.status = status;
-  }
-}
-
-/**
- * A call of the API: rejects with an `OperatorError` for anything but success, with refusals in the server's own words.
- * Nothing is retried: commands that use it say what they did, and can be run again.
- */
-export async function callApi(
-  { url, key }: Server,
-  method: 'GET' | 'POST',
-  path: string,
-  body?: string,
-): Promise<{ readonly json: JsonObject; readonly text: string }> {
-  const call = { method, ...(body !== undefined && { body }) };
-  const { status, json, text } = await request(new URL(path, url), key, call).catch((error: unknown) => {
-    throw new OperatorError(`${url.origin} cannot be reached. Is the server running, and --url right?`, {
-      cause: error,
-    });
+/** Rejects with an `OperatorError` if there is no response. Nothing is retried: the command can be run again. */
+export async function requestOnce(server: Server, path: string, call: Call = {}): Promise<Reply> {
+  return request(server, path, call).catch((error: unknown) => {
+    const problem = call.stop?.aborted === true ? 'Stopped.' : `${unreachableText(server, error)}. Is --url right?`;
+    throw new OperatorError(problem, { cause: error });
   });
-  if (status >= 200 && status < 300 && json !== undefined) return { json, text };
-  throw new CallRefusedError(status, refusal(status, json, url));
 }
 
-function refusal(status: number, json: JsonObject | undefined, url: URL): string {
-  if (status === 401)
-    return `${url.origin} does not accept this key (401). "sluice keys list" shows the keys of a data folder.`;
-  if (status === 403) return 'This needs a secret key (403): a publishable one can only send events.';
-  const said = json?.message ?? json?.error;
-  if (typeof said === 'string') return `${said} (${status})`;
-  return `${url.origin} does not respond like Sluice (${status}). Is --url right?`;
+/** The same for what has to succeed. */
+export async function callApi(server: Server, path: string, call?: Call): Promise<Success> {
+  return successOf(server, await requestOnce(server, path, call));
+}
+
+type Success = Reply & { readonly json: JsonObject };
+
+export function successOf(server: Server, reply: Reply): Success {
+  const { status, json } = reply;
+  if (status >= 200 && status < 300 && json !== undefined) return { ...reply, json };
+  throw new OperatorError(refusalText(server, reply));
+}
+
+export function unreachableText({ url }: Server, error: unknown): string {
+  return `${url.origin} cannot be reached (${whyCallFailed(error)})`;
+}
+
+function whyCallFailed(error: unknown): string {
+  if (!(error instanceof Error)) return 'no reason given';
+  if (error.name === 'TimeoutError') return `no response within ${formatSpan(CALL_MS_MAX)}`;
+  const { cause } = error;
+  if (!(cause instanceof Error)) return error.message;
+  const code = 'code' in cause ? String(cause.code) : cause.message;
+  return code === 'ECONNREFUSED' ? 'ECONNREFUSED: nothing listens there' : code;
+}
+
+/** What a response means that is not a success and that no retry helps with. */
+export function refusalText({ url }: Server, reply: Reply): string {
+  const { status, headers } = reply;
+  if (status === 401) {
+    return (
+      `${url.origin} does not accept this key (401). Is it complete, not revoked or expired, and for this server's ` +
+      'environment? "sluice keys list" shows the keys of a data folder.'
+    );
+  }
+  if (status === 403)
+    return `${url.origin} does not allow that with this key (403): a publishable key can only send events.`;
+  if (status >= 300 && status < 400) {
+    return `${url.origin} redirects to ${headers.get('location') ?? 'elsewhere'}; give that address with --url.`;
+  }
+  const message = messageIn(reply);
+  return message === undefined
+    ? `${url.origin} does not respond like Sluice (${status}). Is --url right?`
+    : `${message} (${status})`;
+}
+
+/** The server's own words. */
+export function messageIn({ json }: Reply): string | undefined {
+  const message = json?.message ?? json?.error;
+  return typeof message === 'string' ? message : undefined;
 }
 
 /**

@@ -1,5 +1,5 @@
 /**
- * The environment of the commands on data: output, clock, stop signal, and how to open the data folder or the database.
+ * The environment of commands: output, clock, stop signal, and how to open the data folder or the database.
  * main.ts makes one from the process; tests make their own. Commands write through it alone, so that nothing of theirs
  * appears where it should not.
  */
@@ -9,16 +9,33 @@ import { setTimeout } from 'node:timers/promises';
 import type { Config, Env } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import type { KeyStore } from '../keys.ts';
+import type { MemberStore } from '../members.ts';
 import { SQLITE, sqliteCodeOf } from '../runtime/sqlite-errors.ts';
 import type { Store } from '../store.ts';
-import { type Ink, inkFor } from './table.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
+import { locationName } from './location.ts';
 
 interface Terminal {
   readonly isTty: boolean;
   readonly columns: number;
 }
 
-export interface Shell {
+/** How to open what a server has stored, wherever the settings say that it is. */
+interface Stores {
+  /** For reading, completed by what is still in the log. Makes nothing: undefined where there is no store yet. */
+  readonly openStore: (config: Config) => Promise<Store | undefined>;
+  /** Likewise. */
+  readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
+  /** Makes what is not there yet, but for keys that a data folder has lost. */
+  readonly openKeyStore: (config: Config) => Promise<KeyStore>;
+  readonly openMemberStore: (config: Config) => Promise<MemberStore>;
+  /** Replaces those that a data folder has lost. */
+  readonly replaceLostKeys: (config: Config, now: number) => Promise<KeyStore>;
+  /** The address of the server that runs on the data folder; undefined when none does. */
+  readonly findServer: (config: Config) => Promise<string | undefined>;
+}
+
+export interface Shell extends Stores {
   /** To stdout: what was asked for. */
   readonly out: (text: string) => void;
   /** Resolves once stdout can take more: for those who write a lot. */
@@ -32,49 +49,53 @@ export interface Shell {
   readonly now: () => number;
   /** Aborted by Ctrl-C, SIGTERM, or when the reader of stdout is gone. */
   readonly stop: AbortSignal;
-  /** For reading, completed by what is still in the log. Makes nothing: undefined where there is no store yet. */
-  readonly openStore: (config: Config) => Promise<Store | undefined>;
-  /** Likewise. */
-  readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
-  /** The address of the server that runs on the data folder; undefined when none does. */
-  readonly findServer: (config: Config) => Promise<string | undefined>;
 }
 
-/** Opens the keys, and closes them. Undefined where there are none yet. */
+/** Opens the keys, and closes them. */
+export async function withKeyStore<T>(
+  config: Config,
+  open: (config: Config) => Promise<KeyStore>,
+  work: (store: KeyStore) => Promise<T>,
+): Promise<T> {
+  let store: KeyStore | undefined;
+  try {
+    store = await open(config);
+    return await work(store);
+  } catch (error) {
+    if (!(error instanceof StoreUnavailableError)) throw error;
+    const reason = error.cause instanceof Error ? error.cause.message : error.message;
+    throw new OperatorError(`The keys in ${locationName(config)} cannot be reached: ${reason}`, { cause: error });
+  } finally {
+    // The work is committed, and a new key is shown only once: an error here must not hide it.
+    await store?.close().catch(() => undefined);
+  }
+}
+
+/** The same for keys that are there. Undefined where there are none yet. */
 export async function onFoundKeys<T>(
   { findKeyStore }: Pick<Shell, 'findKeyStore'>,
   config: Config,
   work: (store: KeyStore) => Promise<T>,
 ): Promise<T | undefined> {
   const store = await findKeyStore(config);
-  try {
-    return store && (await work(store));
-  } finally {
-    await store?.close();
-  }
-}
-
-/** For stdout. */
-export function inkOf({ outTerminal, env }: Shell): Ink {
-  return inkFor(outTerminal.isTty, env);
+  return store && withKeyStore(config, async () => store, work);
 }
 
 const COLUMNS_WITHOUT_TERMINAL = 120;
 
-type Process = Pick<NodeJS.Process, 'stdout' | 'stderr' | 'stdin' | 'once'>;
-
 /** Takes the signals over: after the first one the command ends in order, a second one ends it at once. */
-export function shellOf(host: Process, rest: Pick<Shell, 'env' | 'openStore' | 'findKeyStore' | 'findServer'>): Shell {
-  const { stdout, stderr, stdin } = host;
+export function shellOf(env: Env, stores: Stores): Shell {
+  const { stdout, stderr, stdin } = process;
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) host.once(signal, stop);
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop);
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
     stop();
   });
   return {
-    ...rest,
+    ...stores,
+    env,
     out: (text) => void stdout.write(text),
     drained: () => drained(stdout, stopping.signal),
     err: (text) => void stderr.write(text),
@@ -113,12 +134,8 @@ export function asOperatorError(error: unknown, folder?: string): unknown {
   if (!('syscall' in error) && !SQLITE_FILE_ERRORS.has(sqliteCode)) return error;
   if (FULL_DISK.has(error.code) || sqliteCode === SQLITE.full) {
     const disk = folder === undefined ? 'that this command writes to' : `of ${folder}`;
-    return new OperatorError(
-      `The disk ${disk} is full. Free some space there, or use another disk; then run it again.`,
-      {
-        cause: error,
-      },
-    );
+    const message = `The disk ${disk} is full. Free some space there, or use another disk; then run it again.`;
+    return new OperatorError(message, { cause: error });
   }
   const advice = error.code === 'EACCES' ? '. Run it as a user who may use that, such as its owner.' : '';
   return new OperatorError(`Stopped by an error: ${error.message}${advice}`, { cause: error });

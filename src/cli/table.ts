@@ -1,24 +1,23 @@
 /**
- * Text laid out for a terminal: tables with aligned columns, wrapped paragraphs, a little colour. Colour is decided by
- * the caller, once, and passed in. Control characters in cells are replaced, since some cells hold what strangers
- * sent. Widths count characters, so wide scripts (CJK, emoji) may stand out of line.
+ * Text laid out for a terminal: tables with aligned columns, wrapped paragraphs, a little colour. Control characters in
+ * cells are replaced, since some cells hold what strangers sent. Widths count characters, so wide scripts (CJK, emoji)
+ * may stand out of line.
  */
 
-export interface Ink {
-  bold(text: string): string;
-  dim(text: string): string;
+import { styleText } from 'node:util';
+
+/** Plain where stdout is no terminal, or its user wants no colour (https://no-color.org). */
+export function bold(text: string): string {
+  return styleText('bold', text);
 }
 
-/** Colour on a terminal only, and not for those who asked for none (https://no-color.org). */
-export function inkFor(isTty: boolean, env: Readonly<Record<string, string | undefined>>): Ink {
-  const noColor = env.NO_COLOR !== undefined && env.NO_COLOR !== '';
-  if (!isTty || noColor || env.TERM === 'dumb') return { bold: (text) => text, dim: (text) => text };
-  return { bold: (text) => `\u001b[1m${text}\u001b[22m`, dim: (text) => `\u001b[2m${text}\u001b[22m` };
+export function dim(text: string): string {
+  return styleText('dim', text);
 }
 
 const GAP = '  ';
 
-export function renderTable(headers: readonly string[], rows: readonly (readonly string[])[], ink: Ink): string {
+export function renderTable(headers: readonly string[], rows: readonly (readonly string[])[]): string {
   const cells = rows.map((row) => row.map(printable));
   const widths = headers.map((header, column) =>
     Math.max(header.length, ...cells.map((row) => (row[column] ?? '').length)),
@@ -28,7 +27,7 @@ export function renderTable(headers: readonly string[], rows: readonly (readonly
       .map((width, column) => (row[column] ?? '').padEnd(width))
       .join(GAP)
       .trimEnd();
-  return [ink.bold(line(headers)), ...cells.map(line)].join('\n');
+  return [bold(line(headers)), ...cells.map(line)].join('\n');
 }
 
 /** Breaks a text into lines of at most `columns` characters, between words. */
@@ -53,4 +52,9 @@ export function shorten(text: string, columns: number): string {
 /** Cc: control characters, which could drive the terminal. Cf: invisible ones, which could turn the text around. */
 export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}]/gu, '\u{fffd}');
+}
+
+/** JSON for programs that people read, too. */
+export function indented(value: unknown): string {
+  return `${JSON.stringify(value, undefined, 2)}\n`;
 }

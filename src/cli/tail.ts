@@ -10,10 +10,10 @@ import { parseDurationMs } from '../config/values.ts';
 import { maskedEvent } from '../plans/personal.ts';
 import type { Plan } from '../plans/plan.ts';
 import type { EventReader, LedgerReader, StoredEvent } from '../store.ts';
-import { readArguments } from './arguments.ts';
+import { readArguments, readFlag } from './arguments.ts';
 import { shortTime } from './local-time.ts';
-import { inkOf, pause, type Shell } from './shell.ts';
-import { type Ink, printable, shorten } from './table.ts';
+import { pause, type Shell } from './shell.ts';
+import { bold, dim, printable, shorten } from './table.ts';
 import { findTenant, type DataSource, planOfTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const POLL_MS = 200;
@@ -28,22 +28,19 @@ const NARROW_REVENUE_COLUMNS = 8;
 const PROPERTIES_COLUMNS_MIN = 8;
 
 export async function runTail(args: readonly string[], shell: Shell): Promise<number> {
-  const ink = inkOf(shell);
   const flags = readArguments('tail', args);
   const { mistakes } = flags;
   const place = readDataSource(flags, shell);
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; one event name: --event "${word}"`));
-  const since = flags.values.get('since');
-  const sinceMs = since === undefined ? 0 : parseDurationMs(since);
-  if (sinceMs === undefined) mistakes.push(`--since is "${since}"; expected a time such as 10m or 2h`);
-  if (sinceMs === undefined || mistakes.length > 0) throw flags.error();
+  const sinceMs = readFlag(flags, 'since', parseDurationMs, 'a time such as 10m or 2h') ?? 0;
+  if (mistakes.length > 0) throw flags.error();
 
   const eventName = flags.values.get('event') ?? null;
   let plan: Plan | null = null;
   const show = (stored: StoredEvent): void => {
     if (eventName !== null && stored.eventName !== eventName) return;
     const event = maskedEvent(plan, stored);
-    shell.out(flags.isJson ? `${jsonText(eventJson(event))}\n` : `${lineOf(event, shell, ink)}\n`);
+    shell.out(flags.isJson ? `${jsonText(eventJson(event))}\n` : `${lineOf(event, shell)}\n`);
   };
   await withStore(shell, place.config, async (store) => {
     const tenant = await waitForTenant(shell, store, place);
@@ -108,7 +105,7 @@ async function eventsSince(
 }
 
 /** The profile is never cut: it is there to be copied. In narrow terminals the properties go first. */
-function lineOf(event: StoredEvent, { outTerminal, now }: Shell, ink: Ink): string {
+function lineOf(event: StoredEvent, { outTerminal, now }: Shell): string {
   const { columns } = outTerminal;
   const isNarrow = columns < WIDE_COLUMNS;
   const nameColumns = isNarrow ? NARROW_NAME_COLUMNS : NAME_COLUMNS;
@@ -119,7 +116,7 @@ function lineOf(event: StoredEvent, { outTerminal, now }: Shell, ink: Ink): stri
   const room = columns - [time, name, profile, revenue, ''].join('  ').length;
   const isShown = event.properties !== '{}' && room >= PROPERTIES_COLUMNS_MIN;
   const properties = isShown ? shorten(printable(event.properties), room) : '';
-  return `${ink.dim(time)}  ${ink.bold(name)}  ${profile}  ${revenue}  ${properties}`.trimEnd();
+  return `${dim(time)}  ${bold(name)}  ${profile}  ${revenue}  ${properties}`.trimEnd();
 }
 
 const UUID_COLUMNS = 36;

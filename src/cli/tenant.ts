@@ -15,7 +15,7 @@ import { isRetryable } from '../runtime/unavailable.ts';
 import { readEnvironment } from './arguments.ts';
 import { type FlagsRead, suggestion } from '../config/flags.ts';
 import { countOf } from './local-time.ts';
-import { isShared, locationName, readSettings } from './location.ts';
+import { locationName, readSettings } from './location.ts';
 import { onFoundKeys, type Shell } from './shell.ts';
 
 export interface Tenant {
@@ -49,13 +49,13 @@ export async function withStore<T>(shell: Shell, config: Config, work: (store: S
 }
 
 function nothingThere(config: Config): string {
-  if (!isShared(config) && hasSegments(config.dataFolder)) {
+  if (config.storeUrl === '' && hasSegments(config.dataFolder)) {
     return (
       `There is no store in ${locationName(config)}, only a log: "sluice serve" makes the store from it. ` +
       '"sluice doctor" says whether anything is missing.'
     );
   }
-  const elsewhere = isShared(config) ? '--store-url URL (or STORE_URL)' : '--data FOLDER (or SLUICE_DATA)';
+  const elsewhere = config.storeUrl !== '' ? '--store-url URL (or STORE_URL)' : '--data FOLDER (or SLUICE_DATA)';
   return (
     `There is no data in ${locationName(config)}: no server has run there yet. ` +
     `Look elsewhere with ${elsewhere}, or start a server: sluice serve`
@@ -100,13 +100,15 @@ export async function findTenant(
   if (others.length > 0 && chosen.length === 0) return undefined;
   if (others.length > 0)
     throw new OperatorError(severalTenants('Several accounts or environments have data', chosen, named));
-  return { id: only, title: titleOf(named.get(only), only) };
+  const name = named.get(only);
+  return { id: only, title: name === undefined ? `tenant ${only}` : `account "${name.account}", ${name.environment}` };
 }
 
 export async function chooseTenant(shell: Shell, store: LedgerReader, dataSource: DataSource): Promise<Tenant> {
   const tenant = await findTenant(shell, store, dataSource);
   if (tenant === undefined) {
-    const waiting = await pendingUsers(store);
+    const { hours } = await store.ledger(null, { from: null, to: null });
+    const waiting = hours.reduce((sum, { users }) => sum + users.pending, 0);
     if (waiting > 0) {
       throw new OperatorError(
         `Nothing in ${locationName(dataSource.config)} can be read yet: ${countOf(waiting, 'user')} ${waiting === 1 ? 'waits' : 'wait'} in the log to be processed. Try again in a moment; if no server runs, start one: sluice serve`,
@@ -128,17 +130,7 @@ export async function planOfTenant(shell: Shell, config: Config, tenant: Tenant)
   return reading.plan;
 }
 
-/** Users of all tenants that are accepted and not in the store yet. */
-async function pendingUsers(store: LedgerReader): Promise<number> {
-  const { hours } = await store.ledger(null, { from: null, to: null });
-  return hours.reduce((sum, { users }) => sum + users.pending, 0);
-}
-
 type Named = { readonly account: string; readonly environment: Environment } | undefined;
-
-function titleOf(name: Named, id: TenantId): string {
-  return name === undefined ? `tenant ${id}` : `account "${name.account}", ${name.environment}`;
-}
 
 function severalTenants(title: string, tenants: readonly TenantId[], named: ReadonlyMap<TenantId, Named>): string {
   const choices = tenants.map((id) => {

@@ -9,9 +9,9 @@ import type { Config } from '../config/config.ts';
 import type { StoredTrace, TracedUser } from '../store.ts';
 import { readArguments } from './arguments.ts';
 import { formatSpan, localTime } from './local-time.ts';
-import { isShared, locationName, readSettings } from './location.ts';
-import { inkOf, type Shell } from './shell.ts';
-import { type Ink, printable, renderTable } from './table.ts';
+import { locationName, readSettings } from './location.ts';
+import type { Shell } from './shell.ts';
+import { bold, printable, renderTable } from './table.ts';
 import { withStore } from './tenant.ts';
 
 /** A trace_id, or the id of an event, which begins with one. */
@@ -38,14 +38,14 @@ export async function runTrace(args: readonly string[], shell: Shell): Promise<n
     shell.out(isJson ? `${JSON.stringify({ error: 'not found', trace_id: id })}\n` : unknownTrace(id, config));
     return 1;
   }
-  shell.out(isJson ? `${jsonText(traceJson(trace))}\n` : describe(trace, shell.now(), inkOf(shell)));
+  shell.out(isJson ? `${jsonText(traceJson(trace))}\n` : describe(trace, shell.now()));
   return 0;
 }
 
-function describe(trace: StoredTrace, now: number, ink: Ink): string {
+function describe(trace: StoredTrace, now: number): string {
   const { processedAt, receivedAt, status, duplicateOf } = trace;
   const lines = [
-    `${ink.bold(`Request ${trace.traceId}`)}: ${status}`,
+    `${bold(`Request ${trace.traceId}`)}: ${status}`,
     '',
     `  received   ${localTime(receivedAt)}  (${formatSpan(now - receivedAt)} ago)`,
     processedAt === null
@@ -64,7 +64,7 @@ function describe(trace: StoredTrace, now: number, ink: Ink): string {
       `There is nothing to do. What was stored: sluice trace ${duplicateOf}`,
     );
   }
-  if (trace.users.length > 0) lines.push('', renderTable(HEADERS, trace.users.map(cellsOf), ink));
+  if (trace.users.length > 0) lines.push('', renderTable(HEADERS, trace.users.map(cellsOf)));
   if (status === 'pending' && now - receivedAt > PENDING_LONG_MS) {
     lines.push(
       '',
@@ -102,9 +102,8 @@ function notesOf({ message, warnings, resubmitted }: TracedUser): string[] {
 }
 
 function unknownTrace(id: string, config: Config): string {
-  const elsewhere = isShared(config)
-    ? 'database. To look there: --store-url URL'
-    : 'data folder. To look there: --data FOLDER';
+  const elsewhere =
+    config.storeUrl !== '' ? 'database. To look there: --store-url URL' : 'data folder. To look there: --data FOLDER';
   return `No request ${id} in ${locationName(config)}.
 
 Where else to look:

@@ -77,11 +77,13 @@ export class TrustedClock {
   #expected = 0;
   /** How far ahead of `#expected` the wall clock is still trusted. */
   #aheadMsMax = 0;
-  #isUnverified: boolean;
+  /** Until the wall clock was checked against what is stored. */
+  isUnverified: boolean;
   /** Whether the wall clock is checked against the bound of a start. */
   #isStarting = true;
   #isHeld = false;
-  #isHeldSinceStart = true;
+  /** Whether the wall clock was too far ahead at the start, and has not been right, or behind, since. */
+  isHeldSinceStart = true;
   /** Until when retention waits, by `monotonic`, and the time that it goes by until then. */
   #retentionWaitsUntil = Number.NEGATIVE_INFINITY;
   #timeBeforeJump = 0;
@@ -91,7 +93,7 @@ export class TrustedClock {
     this.#shared = shared;
     this.#jumpMsMax = jumpMsMax;
     this.#gapMsMax = gapMsMax;
-    this.#isUnverified = isUnverified;
+    this.isUnverified = isUnverified;
     this.#monotonic = sources.monotonic();
     this.#time = Math.max(newest + 1, CLOCK_EARLIEST);
     if (!isUnverified) this.continueFrom(newest);
@@ -100,7 +102,7 @@ export class TrustedClock {
   /** Checks the wall clock as at start, against the newest stored `received_at`; 0 if nothing is stored. */
   continueFrom(newest: number): void {
     const { wall, monotonic, uptime } = this.#sources;
-    this.#isUnverified = false;
+    this.isUnverified = false;
     // One more than the newest: what comes now is newer.
     this.#time = Math.max(newest + 1, this.#time);
     this.#expected = this.#time;
@@ -117,10 +119,6 @@ export class TrustedClock {
     if (time - this.#time <= this.#jumpMsMax) this.#time = Math.max(this.#time, time);
   }
 
-  get isUnverified(): boolean {
-    return this.#isUnverified;
-  }
-
   /** Milliseconds since 1970, a whole number; never less than before. */
   readonly now = (): number => {
     const wall = this.#sources.wall();
@@ -129,7 +127,7 @@ export class TrustedClock {
     const stepped = wall - this.#wall - elapsed;
     this.#wall = wall;
     this.#monotonic = monotonic;
-    if (this.#isUnverified) {
+    if (this.isUnverified) {
       this.#time += Math.max(0, elapsed);
       return Math.floor(this.#time);
     }
@@ -157,12 +155,7 @@ export class TrustedClock {
 
   /** How far the wall clock is behind; 0 when it is not. As of the last reading. */
   get behindMs(): number {
-    return this.#isUnverified ? 0 : Math.max(0, Math.floor(this.#time) - this.#wall);
-  }
-
-  /** Whether the wall clock was too far ahead at the start, and has not been right, or behind, since. */
-  get isHeldSinceStart(): boolean {
-    return this.#isHeldSinceStart;
+    return this.isUnverified ? 0 : Math.max(0, Math.floor(this.#time) - this.#wall);
   }
 
   #advance(elapsed: number): void {
@@ -179,7 +172,7 @@ export class TrustedClock {
       this.#waitBeforeRemoving(before, elapsed);
       this.#believe(elapsed);
     }
-    if (!this.#isHeld) this.#isHeldSinceStart = false;
+    if (!this.#isHeld) this.isHeldSinceStart = false;
     // A new installation starts when its clock is set. Any other has times to compare it with, however wrong it is.
     if (this.#isStarting && this.#wall >= CLOCK_EARLIEST) this.#endStart();
   }

@@ -16,7 +16,7 @@ export interface Kind<T> {
   readonly choices?: readonly string[];
   /** A value may hold a password: `format` hides it, and a value that is refused is not repeated. */
   readonly isSecret?: boolean;
-  parse(text: string): T | undefined;
+  readonly parse: (text: string) => T | undefined;
   format(value: T): string;
 }
 
@@ -33,7 +33,7 @@ export function parseDurationMs(text: string): number | undefined {
   return parseWithUnit(text, DURATION_UNITS_MS, undefined);
 }
 
-export function formatDuration(milliseconds: number): string {
+function formatDuration(milliseconds: number): string {
   return formatWithUnit(milliseconds, DURATION_UNITS_MS);
 }
 

@@ -22,15 +22,11 @@ const SHOWN_MAX = 5;
 
 type Kind = 'file' | 'folder';
 
-const CAUSES = ['permission', 'read-only disk', 'wrong file'] as const;
-type Cause = (typeof CAUSES)[number];
-
 interface AccessProblem {
   readonly path: string;
   /** Such as "may not be read by this user: …" */
   readonly what: string;
-  /** Permissions, the disk, or the kind of file. */
-  readonly cause: Cause;
+  readonly cause: 'permission' | 'read-only disk' | 'wrong file';
 }
 
 /** None where there is no data folder yet. */
@@ -87,14 +83,13 @@ export function refuseUnreadableFolder(dataFolder: string): void {
 
 function refuse(dataFolder: string, problems: readonly AccessProblem[]): void {
   if (problems.length === 0) return;
-  const shown = problems.slice(0, SHOWN_MAX).map(({ path, what }) => `  ${path} ${what}`);
-  if (problems.length > SHOWN_MAX) shown.push(`  and ${problems.length - SHOWN_MAX} more`);
-  const advice = CAUSES.map((cause) => problems.find((problem) => problem.cause === cause)).flatMap((problem) =>
-    problem === undefined ? [] : [accessAdvice(dataFolder, problem)],
-  );
+  const shown = problems.slice(0, SHOWN_MAX);
+  const lines = shown.map(({ path, what }) => `  ${path} ${what}`);
+  if (problems.length > SHOWN_MAX) lines.push(`  and ${problems.length - SHOWN_MAX} more`);
+  const advice = new Set(shown.map((problem) => accessAdvice(dataFolder, problem)));
   throw new OperatorError(
     `The data folder ${resolve(dataFolder)} cannot be used as it is; nothing in it was opened or changed:\n` +
-      `${shown.join('\n')}\n${advice.join('\n')}`,
+      [...lines, ...advice].join('\n'),
   );
 }
 

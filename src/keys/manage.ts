@@ -174,7 +174,7 @@ function rateMistake(what: string, users: number): string | undefined {
   return `The ${what} of a rate limit must be a whole number from 1 to ${RATE_MAX.toLocaleString('en')}.`;
 }
 
-export function isRate(users: number): boolean {
+function isRate(users: number): boolean {
   return Number.isInteger(users) && users >= 1 && users <= RATE_MAX;
 }
 

@@ -83,55 +83,37 @@ interface RequestLine {
  */
 export class RateLimitedLogger {
   readonly #logger: Logger;
+  readonly #now: () => number;
   /** One each, so that nonsense from clients never hides an error of ours. */
-  readonly #infos: LineBudget;
-  readonly #errors: LineBudget;
+  readonly #budgets = {
+    info: { second: 0, lines: 0, leftOut: 0 },
+    error: { second: 0, lines: 0, leftOut: 0 },
+  };
 
   constructor(logger: Logger, now: () => number) {
     this.#logger = logger;
-    this.#infos = new LineBudget(now);
-    this.#errors = new LineBudget(now);
-  }
-
-  info(line: RequestLine, message: string): void {
-    const leftOut = this.#infos.take();
-    if (leftOut !== undefined) this.#logger.info(fieldsOf(line, leftOut), message);
-  }
-
-  error(line: RequestLine, message: string): void {
-    const leftOut = this.#errors.take();
-    if (leftOut !== undefined) this.#logger.error(fieldsOf(line, leftOut), message);
-  }
-}
-
-class LineBudget {
-  readonly #now: () => number;
-  #second = 0;
-  #lines = 0;
-  #leftOut = 0;
-
-  constructor(now: () => number) {
     this.#now = now;
   }
 
-  /** How many lines were left out before this one, or undefined when this one is left out as well. */
-  take(): number | undefined {
-    const second = Math.floor(this.#now() / SECOND_MS);
-    if (second !== this.#second) {
-      this.#second = second;
-      this.#lines = 0;
-    }
-    this.#lines += 1;
-    if (this.#lines > LINES_PER_SECOND_MAX) {
-      this.#leftOut += 1;
-      return undefined;
-    }
-    const leftOut = this.#leftOut;
-    this.#leftOut = 0;
-    return leftOut;
+  info(line: RequestLine, message: string): void {
+    this.#write('info', line, message);
   }
-}
 
-function fieldsOf({ traceId, ...rest }: RequestLine, leftOut: number): object {
-  return { trace_id: traceId, ...rest, ...(leftOut > 0 && { lines_left_out: leftOut }) };
+  error(line: RequestLine, message: string): void {
+    this.#write('error', line, message);
+  }
+
+  #write(level: 'info' | 'error', { traceId, ...rest }: RequestLine, message: string): void {
+    const budget = this.#budgets[level];
+    const second = Math.floor(this.#now() / SECOND_MS);
+    if (second !== budget.second) Object.assign(budget, { second, lines: 0 });
+    budget.lines += 1;
+    if (budget.lines > LINES_PER_SECOND_MAX) {
+      budget.leftOut += 1;
+      return;
+    }
+    const leftOut = budget.leftOut > 0 && { lines_left_out: budget.leftOut };
+    this.#logger[level]({ trace_id: traceId, ...rest, ...leftOut }, message);
+    budget.leftOut = 0;
+  }
 }

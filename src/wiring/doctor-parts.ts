@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import type { DatabaseFacts, DoctorShell } from '../cli/doctor-checks.ts';
 import type { Shell } from '../cli/shell.ts';
 import type { Config } from '../config/config.ts';
-import { logFolderOf, storeFileOf } from '../data-folder/files.ts';
+import { logFolderOf } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
 import { LogCorruptError } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
@@ -23,35 +23,20 @@ import {
 import { assertLogOfStore, problemOfLogLeftBehind, processedBy } from './start-checks.ts';
 
 export async function doctorParts(): Promise<Omit<DoctorShell, keyof Shell>> {
-  const [
-    { listSegments },
-    { findingsInStore, freeBytesOf },
-    { isBackupRunning, lockHolderOf },
-    { problemOfInstallation },
-  ] = await Promise.all([
-    import('../backends/embedded/log/segments.ts'),
-    import('../backends/embedded/checkup.ts'),
-    import('../backends/embedded/folder-lock.ts'),
-    import('../backends/embedded/installation.ts'),
-  ]);
   return {
+    ...(await import('../backends/embedded/checkup.ts')),
+    ...(await import('../backends/embedded/folder-lock.ts')),
+    ...(await import('../backends/embedded/installation.ts')),
+    ...(await import('../backends/embedded/log/segments.ts')),
     findLogReader,
     inspectLocalLog,
-    segments: (folder) => listSegments(logFolderOf(folder)),
-    problemOfInstallation,
-    lockHolder: lockHolderOf,
-    isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
-    freeBytes: freeBytesOf,
-    checkStoreFile: async (folder, isDeep) => findingsInStore(storeFileOf(folder), isDeep),
     lookAtDatabase,
   };
 }
 
 async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
-  const [{ databaseFacts }, { findMigration, problemOfUnfinishedMigration }] = await Promise.all([
-    import('../backends/postgres/checkup.ts'),
-    import('../backends/postgres/migration-state.ts'),
-  ]);
+  const { databaseFacts } = await import('../backends/postgres/checkup.ts');
+  const { findMigration, problemOfUnfinishedMigration } = await import('../backends/postgres/migration-state.ts');
   const pool = await openDatabase(config, 'doctor', FEW_CONNECTIONS);
   return useAndClose(pool, async () => {
     const facts = await databaseFacts(pool);
@@ -86,21 +71,12 @@ async function problemOfAnyLog(config: Config, pool: Database): Promise<string |
  * there is none yet, null if it cannot be read.
  */
 async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
-  const [
-    { readLogInstallation, wasUsedByServer },
-    { assertOwnSegments },
-    { isEndUnknown, missingAtEnd, unknownEndText },
-    { readLogWarnings },
-    { unrecoverableSegments },
-    { lockHolderOf },
-  ] = await Promise.all([
-    import('../backends/embedded/installation.ts'),
-    import('../backends/embedded/log/name.ts'),
-    import('../backends/embedded/log/recovery.ts'),
-    import('../backends/embedded/log/warnings.ts'),
-    import('../backends/embedded/checkup.ts'),
-    import('../backends/embedded/folder-lock.ts'),
-  ]);
+  const { readLogInstallation, wasUsedByServer } = await import('../backends/embedded/installation.ts');
+  const { assertOwnSegments } = await import('../backends/embedded/log/name.ts');
+  const { isEndUnknown, missingAtEnd, unknownEndText } = await import('../backends/embedded/log/recovery.ts');
+  const { readLogWarnings } = await import('../backends/embedded/log/warnings.ts');
+  const { unrecoverableSegments } = await import('../backends/embedded/checkup.ts');
+  const { lockHolderOf } = await import('../backends/embedded/folder-lock.ts');
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
     await refusalBy(async () => void readLogInstallation(folder)),

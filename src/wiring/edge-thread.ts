@@ -204,10 +204,8 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
 /** The warnings of this start, and those about a local log, which its writer or earlier starts may have recorded. */
 async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => readonly string[]> {
   if (config.logUrl !== '') return () => startWarnings;
-  const [{ readLogWarnings }, { problemOfLogEnds }] = await Promise.all([
-    import('../backends/embedded/log/warnings.ts'),
-    import('../backends/embedded/log/ends.ts'),
-  ]);
+  const { readLogWarnings } = await import('../backends/embedded/log/warnings.ts');
+  const { problemOfLogEnds } = await import('../backends/embedded/log/ends.ts');
   const folder = logFolderOf(config.dataFolder);
   return () => {
     const problem = problemOfLogEnds(folder);

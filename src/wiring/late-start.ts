@@ -37,9 +37,11 @@ export async function untilReachable<T>(work: () => Promise<T>, onFailure: (erro
 export class DatabaseStart {
   readonly #logger: Logger;
   readonly #firstFailure = Promise.withResolvers<void>();
-  #problem: string | null =
+  /** Why the database must not be used yet (Kafka may be the reason); null once it may. */
+  problem: string | null =
     'the database cannot be used yet: it has not responded yet, or its tables are being brought up to date';
-  #installation: string | null = null;
+  /** Of the database, which the server uses from then on; null while it is unknown. */
+  installation: string | null = null;
   onProblem: () => void = () => undefined;
   /** Rejects if a step fails permanently: the server must stop. */
   readonly prepared: Promise<void>;
@@ -51,16 +53,6 @@ export class DatabaseStart {
     this.prepared.catch(() => undefined);
   }
 
-  /** Why the database must not be used yet (Kafka may be the reason); null once it may. */
-  get problem(): string | null {
-    return this.#problem;
-  }
-
-  /** Of the database, which the server uses from then on; null while it is unknown. */
-  get installation(): string | null {
-    return this.#installation;
-  }
-
   /** Resolves when everything is prepared, after the first failure, or after FIRST_TRY_MS. */
   async firstTry(): Promise<void> {
     const late = sleep(FIRST_TRY_MS, undefined, { ref: false });
@@ -68,7 +60,7 @@ export class DatabaseStart {
   }
 
   async #prepareAll(config: Config): Promise<void> {
-    this.#installation = await this.#prepare('the database', () => prepareServerDatabase(config));
+    this.installation = await this.#prepare('the database', () => prepareServerDatabase(config));
     if (config.logUrl !== '') await this.#prepare('Kafka', () => prepareKafka(config));
     this.#setProblem(null);
   }
@@ -89,8 +81,8 @@ export class DatabaseStart {
   }
 
   #setProblem(problem: string | null): void {
-    if (problem === this.#problem) return;
-    this.#problem = problem;
+    if (problem === this.problem) return;
+    this.problem = problem;
     this.onProblem();
   }
 }

@@ -223,12 +223,9 @@ async function translateUnreachable<T>(config: Config, work: () => Promise<T>): 
 export async function prepareDatabase(config: Config): Promise<void> {
   const { dataFolder, logUrl } = config;
   if (logUrl === '') refuseUnmigratedFolder(dataFolder);
-  const [{ migrate, problemOfIndexes }, { findMigration, refuseUnfinishedMigration }, { continueArrivalNumbers }] =
-    await Promise.all([
-      import('../backends/postgres/migrations.ts'),
-      import('../backends/postgres/migration-state.ts'),
-      import('../backends/postgres/store-arrivals.ts'),
-    ]);
+  const { migrate, problemOfIndexes } = await import('../backends/postgres/migrations.ts');
+  const { findMigration, refuseUnfinishedMigration } = await import('../backends/postgres/migration-state.ts');
+  const { continueArrivalNumbers } = await import('../backends/postgres/store-arrivals.ts');
   await withDatabase(config, async (pool) => {
     const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
     if (problem !== null) throw new OperatorError(problem);
@@ -248,24 +245,18 @@ async function tieLocalLog(config: Config, pool: Database): Promise<void> {
   if (!existsSync(folder)) return;
   const problem = await problemOfLocalLog(config, pool);
   if (problem !== null) throw new OperatorError(problem);
-  const [{ readLogInstallation, writeLogInstallation }, { installationOf }] = await Promise.all([
-    import('../backends/embedded/installation.ts'),
-    import('../backends/postgres/identity.ts'),
-  ]);
+  const { readLogInstallation, writeLogInstallation } = await import('../backends/embedded/installation.ts');
+  const { installationOf } = await import('../backends/postgres/identity.ts');
   // A log that came with a migration keeps the id of the embedded files next to it, which an operator may go back to.
   if (readLogInstallation(folder) === undefined) writeLogInstallation(folder, await installationOf(pool));
 }
 
 /** Why the local log cannot be used with this database; null if it belongs to it or is new. Creates nothing. */
 export async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Database): Promise<string | null> {
-  const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog }, { findMigration }] = await Promise.all(
-    [
-      import('../backends/embedded/installation.ts'),
-      import('../backends/embedded/log/name.ts'),
-      import('../backends/postgres/identity.ts'),
-      import('../backends/postgres/migration-state.ts'),
-    ],
-  );
+  const { readLogInstallation } = await import('../backends/embedded/installation.ts');
+  const { findLogName } = await import('../backends/embedded/log/name.ts');
+  const { installationOf, knowsLog } = await import('../backends/postgres/identity.ts');
+  const { findMigration } = await import('../backends/postgres/migration-state.ts');
   const folder = logFolderOf(dataFolder);
   const [ours, theirs, logName] = [readLogInstallation(folder), await installationOf(pool), findLogName(folder)];
   const migration = await findMigration(pool);

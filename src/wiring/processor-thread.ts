@@ -165,10 +165,8 @@ async function openLog(
       writeLockRequest: new WriteLockRequest(setup.writeLockRequest),
     };
   }
-  const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }] = await Promise.all([
-    import('../backends/kafka/log.ts'),
-    import('../backends/postgres/identity.ts'),
-  ]);
+  const { openKafkaGroupReader } = await import('../backends/kafka/log.ts');
+  const { databaseIdOf, tieToTopic } = await import('../backends/postgres/identity.ts');
   const logger = createLogger(logLevel, 'processor');
   const databaseId = await databaseIdOf(database);
   const warn = (message: string): void => logger.warn(message);

@@ -39,11 +39,9 @@ export async function serve(args: readonly string[], env: Env, version: string):
   const connectionsMax = connectionsMaxOf(config, openFilesMax());
   const folderLock = config.logUrl === '' ? await takeFolder(config) : null;
 
-  const [{ Supervisor, metricsSlots }, { allocateMetrics }, { createLogger }] = await Promise.all([
-    import('./supervisor.ts'),
-    import('../telemetry/metrics.ts'),
-    import('../telemetry/logger.ts'),
-  ]);
+  const { Supervisor, metricsSlots } = await import('./supervisor.ts');
+  const { allocateMetrics } = await import('../telemetry/metrics.ts');
+  const { createLogger } = await import('../telemetry/logger.ts');
   const logger = createLogger(config.logLevel, 'main');
   const database = config.storeUrl === '' ? null : new DatabaseStart(config, logger);
   await database?.firstTry();
@@ -118,10 +116,8 @@ async function keyStoreFor(config: Config, database: DatabaseStart | null): Prom
 
 /** Locks the data folder for this server. Servers with a shared log keep nothing in it and need no lock. */
 async function takeFolder(config: Config): Promise<FolderLock> {
-  const [{ lockFolder }, { fullDiskText, isFullDisk }] = await Promise.all([
-    import('../backends/embedded/folder-lock.ts'),
-    import('../backends/embedded/disk.ts'),
-  ]);
+  const { lockFolder } = await import('../backends/embedded/folder-lock.ts');
+  const { fullDiskText, isFullDisk } = await import('../backends/embedded/disk.ts');
   const { dataFolder, storeUrl } = config;
   const lock = lockFolder(dataFolder);
   refuseUnfinishedRestore(dataFolder);

@@ -36,12 +36,10 @@ const MISSING_RETRY_MS = 250;
  */
 export async function prepareDataFolder(config: Config): Promise<{ startWarnings: string[]; processed: number }> {
   const { dataFolder, storeUrl, logUrl } = config;
-  const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, logEnd, { noteLogWarning }] = await Promise.all([
-    import('../backends/embedded/installation.ts'),
-    import('../backends/embedded/log/name.ts'),
-    import('../backends/embedded/log/recovery.ts'),
-    import('../backends/embedded/log/warnings.ts'),
-  ]);
+  const { tieDataFolder, wasUsedByServer } = await import('../backends/embedded/installation.ts');
+  const { assertOwnSegments } = await import('../backends/embedded/log/name.ts');
+  const logEnd = await import('../backends/embedded/log/recovery.ts');
+  const { noteLogWarning } = await import('../backends/embedded/log/warnings.ts');
   const isServed = wasUsedByServer(dataFolder);
   const startWarnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   let processed = 0;
@@ -79,10 +77,8 @@ async function processedByStoreFile(config: Config): Promise<number> {
  */
 export async function prepareServerDatabase(config: Config): Promise<string> {
   await prepareDatabase(config);
-  const [{ localLogName }, { installationOf, problemWithoutTopic }] = await Promise.all([
-    import('../backends/embedded/log/name.ts'),
-    import('../backends/postgres/identity.ts'),
-  ]);
+  const { localLogName } = await import('../backends/embedded/log/name.ts');
+  const { installationOf, problemWithoutTopic } = await import('../backends/postgres/identity.ts');
   return withDatabase(config, async (pool) => {
     const problem = await (config.logUrl === '' ? problemWithoutTopic(pool) : problemOfLogLeftBehind(config, pool));
     if (problem !== null) throw new OperatorError(problem);
@@ -102,11 +98,9 @@ export async function prepareServerDatabase(config: Config): Promise<string> {
 export async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<string | null> {
   const { dataFolder } = config;
   if (!hasSegments(dataFolder)) return null;
-  const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog, topicOf }] = await Promise.all([
-    import('../backends/embedded/installation.ts'),
-    import('../backends/embedded/log/name.ts'),
-    import('../backends/postgres/identity.ts'),
-  ]);
+  const { readLogInstallation } = await import('../backends/embedded/installation.ts');
+  const { findLogName } = await import('../backends/embedded/log/name.ts');
+  const { installationOf, knowsLog, topicOf } = await import('../backends/postgres/identity.ts');
   const folder = logFolderOf(dataFolder);
   const name = findLogName(folder);
   if (name === undefined) return null;
@@ -142,10 +136,8 @@ export async function prepareKafka(config: Config): Promise<void> {
 
 /** `known`: the log that the database is written from; a new topic could not be that one, so none is created then. */
 async function prepareTopic(config: Config, known: string | null): Promise<KafkaLogReader> {
-  const [{ openKafkaLogReader, NoTopicError }, { problemOfMissingTopic }] = await Promise.all([
-    import('../backends/kafka/log.ts'),
-    import('../backends/postgres/identity.ts'),
-  ]);
+  const { openKafkaLogReader, NoTopicError } = await import('../backends/kafka/log.ts');
+  const { problemOfMissingTopic } = await import('../backends/postgres/identity.ts');
   const { logUrl: url, logRetentionMs: retentionMs } = config;
   const setup = { url, retentionMs, unreachableMsMax: UNREACHABLE_MS_MAX, createsTopic: known === null };
   for (const begin = performance.now(); ; await sleep(MISSING_RETRY_MS)) {

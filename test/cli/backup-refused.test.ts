@@ -310,16 +310,7 @@ suite('A backup that cannot be made', () => {
   test('where its name is taken, in the data folder, or in no folder, is refused', async (t) => {
     const { data, target, place } = await backedUp(t, 'b.tar');
     const taken = await backup(['--to', target, '--data', data]);
-    assert.match(taken.err, /b\.tar exists already\. Give every backup a new name, such as .*b-\$\(date/);
-    for (const [name, proposed] of [
-      ['b-2026-11-15', 'b-$(date +%Y-%m-%d-%H%M)'],
-      ['b-2026-11-15-1200.tar.gz', 'b-$(date +%Y-%m-%d-%H%M).tar.gz'],
-      ['2026-11-15', '$(date +%Y-%m-%d-%H%M)'],
-    ] as const) {
-      mkdirSync(join(place, name));
-      const { err } = await backup(['--to', join(place, name), '--data', data]);
-      assert.ok(err.trimEnd().endsWith(`such as ${join(place, proposed)}`), err);
-    }
+    assert.match(taken.err, /b\.tar exists already\. Give every backup a new name/);
     assert.match((await backup(['--to', join(data, 'b'), '--data', data])).err, /is in the data folder/);
     symlinkSync(data, join(place, 'link'));
     assert.match((await backup(['--to', join(place, 'link/b'), '--data', data])).err, /is in the data folder/);
@@ -334,8 +325,8 @@ suite('A backup that cannot be made', () => {
     assert.match(dangling.err, /dangling is a link to .*nowhere, and nothing is there\. Is a disk not mounted\?/);
     assert.match((await backup(['--to', join(place, 'no/b'), '--data', data])).err, /There is no folder .*mkdir -p/);
     for (const [args, words] of [
-      [[], /no target given; expected --to FOLDER\|FILE/],
-      [['--verify'], /the backup to check is missing/],
+      [[], /no backup given; expected --to FOLDER\|FILE/],
+      [['--verify'], /no backup given; .* or --verify FOLDER\|FILE/],
       [['b'], /to write it: --to b, to check it: --verify b/],
       [['--verify', join(place, 'nowhere')], /There is no /],
     ] as const) {

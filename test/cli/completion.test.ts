@@ -102,7 +102,7 @@ suite('The scripts for other shells', () => {
 
 test('a shell that is missing or unknown is reported with those that are supported', async () => {
   const refusal = async (args: readonly string[]): Promise<string> => {
-    const error: unknown = await runCompletion(args, () => assert.fail('nothing is printed')).catch(
+    const error: unknown = await runCompletion(args, { out: () => assert.fail('nothing is printed') }).catch(
       (reason: unknown) => reason,
     );
     assert.ok(error instanceof OperatorError, String(error));

@@ -13,7 +13,7 @@ async function run(args: string[], env: Env = {}): Promise<string> {
   const out = (text: string): void => {
     output += text;
   };
-  assert.equal(await runConfig(args, { out, env, isTty: false }), 0);
+  assert.equal(await runConfig(args, { out, env }), 0);
   return output;
 }
 

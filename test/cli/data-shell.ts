@@ -14,7 +14,7 @@ import { OperatorError } from '../../src/errors.ts';
 import { newAccount } from '../../src/keys/manage.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { type Environment, tenantOf, tenantPartsOf } from '../../src/model.ts';
-import { findKeyStore, findServer, openStore } from '../../src/wiring/opening.ts';
+import * as stores from '../../src/wiring/opening.ts';
 import type { Store } from '../../src/store.ts';
 import { entry } from '../contract/log-entries.ts';
 import { appendAll, processAll, withStore } from '../processor/processing.ts';
@@ -117,9 +117,7 @@ export function testShell(changes: Partial<Shell>): TestShell {
     env: {},
     now: () => NOW,
     stop: stopping.signal,
-    openStore,
-    findKeyStore,
-    findServer,
+    ...stores,
     ...changes,
   };
   return { shell, stopping, out: () => out, err: () => err };

@@ -229,9 +229,9 @@ suite('sluice doctor', () => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     const env = { SLUICE_DATA: folder.data, SLUICE_DISK_FREE_MIN: '1GB' };
-    const full = await examine(folder.data, [], { env, freeBytes: () => 10 });
+    const full = await examine(folder.data, [], { env, freeBytesOf: () => 10 });
     assert.match(full.problem, /error disk: 10 B are free, and SLUICE_DISK_FREE_MIN is 1GB/);
-    const near = await examine(folder.data, [], { env, freeBytes: () => 2 * 1_024 ** 3 });
+    const near = await examine(folder.data, [], { env, freeBytesOf: () => 2 * 1_024 ** 3 });
     assert.match(near.problem, /warning disk: only 2\.0 GB are free/);
   });
 
@@ -256,11 +256,11 @@ suite('sluice doctor', () => {
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
     writeFileSync(serverUrlFileOf(folder.data), `http://127.0.0.1:${port}\n`);
-    const lockHolder = () => ({ isHeld: true, pid: process.pid });
-    const held = await examine(folder.data, [], { lockHolder });
+    const lockHolderOf = () => ({ isHeld: true, pid: process.pid });
+    const held = await examine(folder.data, [], { lockHolderOf });
     assert.match(held.problem, /warning clock: .*does not trust it: received_at is 2d .*behind → .*restart the server/);
     metrics = 'sluice_clock_held_seconds 0\n';
-    assert.doesNotMatch((await examine(folder.data, [], { lockHolder })).problem, /clock/);
+    assert.doesNotMatch((await examine(folder.data, [], { lockHolderOf })).problem, /clock/);
   });
 
   test('ledger: of a segment that was given up ahead of the end it is not known how many records it had', async (context) => {
@@ -384,10 +384,10 @@ suite('sluice doctor', () => {
       problem,
       /warning backlog: 2 requests \(.*\) wait, the oldest for 1h; no server is running → .*sluice serve/,
     );
-    const lockHolder = () => ({ isHeld: true, pid: process.pid });
+    const lockHolderOf = () => ({ isHeld: true, pid: process.pid });
     let looks = 0;
     const pause = async (): Promise<void> => void (looks += 1);
-    const stuck = await examine(folder.data, [], { lockHolder, pause });
+    const stuck = await examine(folder.data, [], { lockHolderOf, pause });
     assert.equal(stuck.code, 1);
     assert.match(stuck.problem, /error backlog: .*nothing was processed within/);
     assert.equal(looks, 10);
@@ -397,8 +397,8 @@ suite('sluice doctor', () => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     await folder.append([{ users: [user('eve')] }]);
-    const lockHolder = () => ({ isHeld: true, pid: process.pid });
-    const young = await examine(folder.data, [], { lockHolder, pause: async () => {}, now: () => NOW - 3_590_000 });
+    const lockHolderOf = () => ({ isHeld: true, pid: process.pid });
+    const young = await examine(folder.data, [], { lockHolderOf, pause: async () => {}, now: () => NOW - 3_590_000 });
     assert.equal(young.code, 2, young.problem);
     assert.match(young.problem, /warning backlog: .*nothing was processed within .* Check again in a minute/);
     let looks = 0;
@@ -406,7 +406,7 @@ suite('sluice doctor', () => {
       looks += 1;
       if (looks === 4) await processAll(folder.data);
     };
-    const slow = await examine(folder.data, [], { lockHolder, pause });
+    const slow = await examine(folder.data, [], { lockHolderOf, pause });
     assert.notEqual(slow.code, 1, slow.problem);
     assert.equal(looks, 4);
   });
@@ -580,12 +580,12 @@ test('a folder of which only the marker of a migration is left had a log, and th
     location: 'db:5432/sluice',
     at: '2026-11-01T00:00:00.000Z',
   });
-  const lockHolder = () => ({ isHeld: false, pid: null });
+  const lockHolderOf = () => ({ isHeld: false, pid: null });
   const inspection = { refusals: [], refusedSegments: new Map(), unknownEnd: null, missing: null, noted: [] };
   const parts = {
     config: { storeUrl: 'postgres://db:5432/sluice', logUrl: '' },
     dataFolder: data,
-    lockHolder,
+    lockHolderOf,
     inspectLocalLog: async () => inspection,
     findLogReader: async () => undefined,
   } as unknown as DoctorParts;

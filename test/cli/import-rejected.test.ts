@@ -101,19 +101,22 @@ suite('What an import says', () => {
     ['{"line":1,"reason":"x","user":[]}', /the line is an array; expected one user object per line/],
     [
       'user_id,email',
-      /the line is not JSON: it begins with "u" instead of "\{" at column 1; expected one user object per line/,
+      /the line is not JSON: unexpected character at column 1, expected a value; expected one user object per line/,
     ],
     [
       'no',
-      /Line 1: the line is not JSON: it begins with "n" instead of "\{" at column 1; expected one user object per/,
+      /Line 1: the line is not JSON: unexpected character at column 2, expected the word null; expected one user object per/,
     ],
     ['[', /Line 1: the line is the beginning of an array; expected one user object per line \(jq /],
-    ['{"id":"é😀"},', /Line 1: the line is not JSON: unexpected "," at column 12, expected nothing more after the end/],
-    ['  {"n":1}{"n":2}', /not JSON: unexpected "\{" at column 10, expected nothing more/],
-    ["{'n':1}", /not JSON: unexpected "'" at column 2, expected a property name in double quotes/],
-    ['{"n":1', /not JSON: it ends too early, at column 7, expected a comma or a closing brace/],
+    [
+      '{"id":"é😀"},',
+      /Line 1: the line is not JSON: unexpected character at column 12, expected nothing more after the end/,
+    ],
+    ['  {"n":1}{"n":2}', /not JSON: unexpected character at column 10, expected nothing more/],
+    ["{'n':1}", /not JSON: unexpected character at column 2, expected a property name in double quotes/],
+    ['{"n":1', /not JSON: ends too early at column 7, expected a comma or a closing brace/],
     ['{"n":01}', /not JSON: number with a leading zero at column 7\.\n/],
-    ['\u{a0}{"n":1}', /not JSON: unexpected U\+00A0 at column 1, expected a value/],
+    ['\u{a0}{"n":1}', /not JSON: unexpected character at column 1, expected a value/],
   ] as const) {
     test(`${JSON.stringify(line)} is not sent, and reported with what is expected`, async (context) => {
       const stub = await startIngestStub(context);

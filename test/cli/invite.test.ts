@@ -13,10 +13,10 @@ import { runInvite } from '../../src/cli/invite.ts';
 import { type Env, loadConfig } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { MemberStore } from '../../src/members.ts';
-import { findKeyStore, openKeyStore, replaceLostKeys, openMemberStore } from '../../src/wiring/opening.ts';
 import { acceptInvitation, readInvitation } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';
+import { testShell } from './data-shell.ts';
 import { runSluice, startServer } from '../server.ts';
 
 const NOW = Date.UTC(2026, 10, 15, 12);
@@ -36,21 +36,9 @@ async function openShell(context: TestContext) {
   const data = join(folder, 'data');
   const file = join(data, 'keys.db');
   const run = async (args: readonly string[], env: Env = {}): Promise<string> => {
-    let output = '';
-    const code = await runInvite(args, {
-      out: (text) => {
-        output += text;
-      },
-      env: { SLUICE_DATA: data, ...env },
-      now: () => NOW,
-      isTty: false,
-      openKeyStore,
-      replaceLostKeys,
-      findKeyStore,
-      openMemberStore,
-    });
-    assert.equal(code, 0);
-    return output;
+    const { shell, out } = testShell({ env: { SLUICE_DATA: data, ...env }, now: () => NOW });
+    assert.equal(await runInvite(args, shell), 0);
+    return out();
   };
   const runJson = async (...args: string[]): Promise<Invited> => JSON.parse(await run([...args, '--json'])) as Invited;
   const refusal = async (args: readonly string[], env: Env = {}): Promise<string> => {

@@ -57,11 +57,11 @@ test('mistakes are reported, and nothing is changed', async (context) => {
     [[row.id, '--origins', 'https://a.example'], /Origins are for publishable keys/],
     [
       [row.id, '--users-per-second', 'fast'],
-      /--users-per-second is "fast"; expected a whole number from 1 to 1,000,000\n[^-]*$/,
+      /--users-per-second is "fast"; expected a whole number from 1 to 1000000\n[^-]*$/,
     ],
     [
       [row.id, '--users-per-second', '0'],
-      /--users-per-second is "0"; expected a whole number from 1 to 1,000,000\n[^-]*$/,
+      /--users-per-second is "0"; expected a whole number from 1 to 1000000\n[^-]*$/,
     ],
     [
       [row.id, '--users-per-second', '5', '--burst', '1000001'],

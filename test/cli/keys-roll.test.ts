@@ -124,7 +124,7 @@ test('roll reports all mistakes at once, makes nothing, and never repeats a key'
   const { data, run, refusal } = await openShell(context);
   const words = await refusal(['roll', '--overlap', '31d', '--jsno']);
   assert.match(words, /no key id given/);
-  assert.match(words, /--overlap is "31d"; expected a time from 0 to 30d, such as 24h/);
+  assert.match(words, /--overlap is "31d"; expected a time from 0 to 30d, such as 30s/);
   assert.match(words, /unknown flag --jsno; did you mean --json\?/);
   assert.match(await refusal(['roll', 'key_1', 'key_2']), /unexpected argument "key_2"; keys are rolled one at a time/);
   assert.match(await refusal(['roll', 'key_unknown0000']), /No key in .* has the id key_unknown0000\./);

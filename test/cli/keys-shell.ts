@@ -11,9 +11,9 @@ import { localTime } from '../../src/cli/local-time.ts';
 import type { Env } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { KEY_PATTERN } from '../../src/keys/format.ts';
-import { findKeyStore, openKeyStore, replaceLostKeys } from '../../src/wiring/opening.ts';
 import type { KeyStore } from '../../src/keys.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';
+import { testShell } from './data-shell.ts';
 
 export const NOW = Date.UTC(2026, 10, 15, 12, 34, 56);
 export const SECRET = ['create', '--name', 'shop backend', '--kind', 'secret', '--env', 'production'];
@@ -35,21 +35,9 @@ export async function openShell(context: TestContext): Promise<Shell> {
   const data = join(folder, 'data');
   let now = NOW;
   const run = async (args: readonly string[], env: Env = {}): Promise<string> => {
-    let output = '';
-    const out = (text: string): void => {
-      output += text;
-    };
-    const io = {
-      out,
-      env: { SLUICE_DATA: data, ...env },
-      now: () => now,
-      openKeyStore,
-      replaceLostKeys,
-      findKeyStore,
-      isTty: false,
-    };
-    assert.equal(await runKeys(args, io), 0);
-    return output;
+    const { shell, out } = testShell({ env: { SLUICE_DATA: data, ...env }, now: () => now });
+    assert.equal(await runKeys(args, shell), 0);
+    return out();
   };
   const refusal = async (args: readonly string[], env: Env = {}): Promise<string> => {
     const error: unknown = await run(args, env).catch((reason: unknown) => reason);

@@ -111,9 +111,8 @@ test('revoke without an id, or with two, is refused', async (context) => {
   assert.match(await refusal(['revoke', 'key_1', 'key_2']), /unexpected argument "key_2"/);
 });
 
-test('help is given when asked for, and an unknown command is refused with the one that was meant', async (context) => {
-  const { run, refusal } = await openShell(context);
-  assert.match(await run([]), /sluice keys revoke ID/);
+test('an unknown command is refused with the one that was meant', async (context) => {
+  const { refusal } = await openShell(context);
   assert.match(await refusal(['lsit']), /"sluice keys lsit" is not a command; did you mean list\?/);
 });
 

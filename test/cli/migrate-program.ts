@@ -10,7 +10,7 @@ import { openPostgresMigrationTarget } from '../../src/backends/postgres/migrati
 import { runMigrate } from '../../src/cli/migrate.ts';
 import { shellOf } from '../../src/cli/shell.ts';
 import type { MigrationTarget } from '../../src/migration/parts.ts';
-import { findKeyStore, findServer, openStore } from '../../src/wiring/opening.ts';
+import * as stores from '../../src/wiring/opening.ts';
 
 const CHUNK = { rows: 150, length: 1e6 };
 
@@ -43,7 +43,7 @@ function dyingTarget(target: MigrationTarget): MigrationTarget {
 }
 
 process.exitCode = await runMigrate(['--data', dataFolder], {
-  ...shellOf(process, { env: { STORE_URL: url }, openStore, findKeyStore, findServer }),
+  ...shellOf({ STORE_URL: url }, stores),
   lockFolder,
   openSource: (folder) => openSqliteMigrationSource(folder, CHUNK),
   openTarget: async (to) => dyingTarget(await openPostgresMigrationTarget(to)),

@@ -95,9 +95,13 @@ suite('Times and amounts for people', () => {
   });
 
   test('moments are times ago or ISO 8601', () => {
-    assert.equal(readMoment('10m', 1_000_000), 400_000);
-    assert.equal(readMoment('2026-01-31', 0), Date.UTC(2026, 0, 31));
-    assert.equal(readMoment('2026-02-30', 0), undefined);
-    assert.equal(readMoment('yesterday', 0), undefined);
+    const read = (from: string, now: number): number | undefined => {
+      const flags = { values: new Map([['from', from]]), switches: new Set<string>(), positionals: [], mistakes: [] };
+      return readMoment(flags, 'from', now);
+    };
+    assert.equal(read('10m', 1_000_000), 400_000);
+    assert.equal(read('2026-01-31', 0), Date.UTC(2026, 0, 31));
+    assert.equal(read('2026-02-30', 0), undefined);
+    assert.equal(read('yesterday', 0), undefined);
   });
 });

@@ -4,12 +4,7 @@
 
 import { shellOf } from '../../src/cli/shell.ts';
 import { runTail } from '../../src/cli/tail.ts';
-import { findKeyStore, findServer, openStore } from '../../src/wiring/opening.ts';
+import * as stores from '../../src/wiring/opening.ts';
 
-const shell = shellOf(process, {
-  env: { SLUICE_DATA: process.argv[2] },
-  openStore,
-  findKeyStore,
-  findServer,
-});
+const shell = shellOf({ SLUICE_DATA: process.argv[2] }, stores);
 process.exitCode = await runTail(['--since', '2h', '--json'], shell);

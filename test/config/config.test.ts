@@ -301,8 +301,8 @@ test('all mistakes are reported at once, each with its setting, the value given 
   assert.deepEqual(
     mistakes(env, '--hots', 'x', '--log-level', 'loud', '--data', '--log-segment=1', 'stray', '-p', '80'),
     [
-      '--data needs a value',
       'unknown flag --hots; did you mean --host?',
+      '--data needs a value',
       'unknown flag -p',
       'unexpected argument "stray"',
       'PORT is "http"; expected a whole number from 0 to 65535',
