@@ -18,7 +18,8 @@ import {
 import { withoutDeepNesting } from '../json/deep-nesting.ts';
 import { parseJson } from '../json/parse.ts';
 import { decodeUtf8 } from '../json/utf8.ts';
-import type { EnforcedPlan, PlanSource } from './enforced-plans.ts';
+import type { Violation } from '../plans/compiled-plan.ts';
+import type { PlanSource, UsablePlan } from '../plans/usable-plan.ts';
 
 /**
  * Batches of a hundred users are above it, so that their validation uses a second core; single users are far below it.
@@ -35,14 +36,14 @@ export interface ValidatedBody {
 }
 
 /** Takes ownership of the memory of `body`. */
-export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null): ValidatedBody {
+export function validateBody(body: Uint8Array, plan: UsablePlan | null = null): ValidatedBody {
   if (!isUtf8(body)) return { validation: { ok: false, message: NOT_UTF8 }, body };
   const isEnforced = plan?.mayEnforceIn(body) === true;
   const plain = isEnforced ? null : acceptPlain(body);
   if (plain !== null) return { validation: { ok: true, ...plain, rejections: [] }, body };
   const kept = withoutDeepNesting(body);
   if (kept === null) return { validation: { ok: false, message: notJson(body) }, body };
-  return { validation: validateRequest(decodeUtf8(kept), isEnforced ? plan.check : undefined), body: kept };
+  return { validation: validateRequest(decodeUtf8(kept), isEnforced ? plan.enforced : undefined), body: kept };
 }
 
 /**
@@ -52,12 +53,18 @@ export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null)
 export function convertBody(
   body: Uint8Array,
   options: ConversionOptions,
-  plan: EnforcedPlan | null = null,
+  plan: UsablePlan | null = null,
 ): Conversion {
   if (!isUtf8(body)) return { ok: false, code: 'validation_failed', message: NOT_UTF8 };
   const kept = withoutDeepNesting(body);
   if (kept === null) return { ok: false, code: 'validation_failed', message: notJson(body) };
-  return convertSegment(decodeUtf8(kept), options, plan === null ? undefined : asStored(plan.check));
+  return convertSegment(decodeUtf8(kept), options, plan === null ? undefined : asStored(plan.enforced));
+}
+
+/** In every mode. Requires a body that was validated. */
+function violationsIn(body: Uint8Array, plan: UsablePlan | null): (readonly Violation[])[] {
+  const { users } = parseJson(decodeUtf8(body)) as { readonly users: readonly unknown[] };
+  return users.map((user) => plan?.violationsOf(user) ?? []);
 }
 
 function notJson(body: Uint8Array): string {
@@ -73,11 +80,14 @@ function asStored(check: UserCheck): UserCheck {
 export type BodyTask =
   | { readonly kind: 'validate' }
   | { readonly kind: 'findKey' }
+  | { readonly kind: 'findViolations' }
   | { readonly kind: 'convert'; readonly options: ConversionOptions };
 
 interface Results {
   readonly validate: ValidatedBody;
   readonly findKey: { readonly writeKey: string | null; readonly body: Uint8Array };
+  /** By user, in order. */
+  readonly findViolations: { readonly violations: readonly (readonly Violation[])[]; readonly body: Uint8Array };
   readonly convert: Conversion;
 }
 
@@ -87,10 +97,11 @@ export type BodyResult<Task extends BodyTask> = Results[Task['kind']];
 export function runTask<Task extends BodyTask>(
   task: Task,
   body: Uint8Array,
-  plan: EnforcedPlan | null,
+  plan: UsablePlan | null,
 ): BodyResult<Task>;
-export function runTask(task: BodyTask, body: Uint8Array, plan: EnforcedPlan | null): BodyResult<BodyTask> {
+export function runTask(task: BodyTask, body: Uint8Array, plan: UsablePlan | null): BodyResult<BodyTask> {
   if (task.kind === 'validate') return validateBody(body, plan);
+  if (task.kind === 'findViolations') return { violations: violationsIn(body, plan), body };
   if (task.kind === 'findKey') return { writeKey: writeKeyOf(body), body };
   return convertBody(body, task.options, plan);
 }
@@ -124,7 +135,7 @@ export class LargeBodyValidator {
   }
 
   /** Takes ownership of the memory of `body`. */
-  run<Task extends BodyTask>(task: Task, body: Uint8Array, plan: EnforcedPlan | null): Promise<BodyResult<Task>> {
+  run<Task extends BodyTask>(task: Task, body: Uint8Array, plan: UsablePlan | null): Promise<BodyResult<Task>> {
     return new Promise((resolve) => {
       const sent: ThreadTask = { task, body: inOwnMemory(body), plan: plan && plan.source };
       this.#thread.postMessage(sent, [sent.body.buffer]);
