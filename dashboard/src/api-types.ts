@@ -1832,7 +1832,7 @@ export interface components {
             readonly status: "ready" | "not ready";
             /** @description Why events are refused, if they are. */
             readonly reasons: readonly string[];
-            /** @description What an operator should know: findings of the last start, and possible losses from the event log that cannot be counted, such as after a missing or old `log-ends`. The latter stay until `log-warnings` in the data folder is removed. */
+            /** @description What an operator should know: findings of the last start, possible losses from the event log that cannot be counted, such as after a missing or old `log-ends`, and that the store was rebuilt from the log. The latter two stay until `log-warnings` in the data folder is removed. */
             readonly warnings: readonly string[];
             /** @description Why processing waits, such as a store that cannot be written or does not belong to the log; null while it continues, and on a server that processes nothing. Accepted requests stay in the log. */
             readonly processing_problem: string | null;

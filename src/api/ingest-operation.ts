@@ -323,7 +323,7 @@ export const CHECK_OPERATION: Operation = {
 };
 
 /** What a tracking plan says against each user, by index. */
-export interface ViolationsByUser {
+interface ViolationsByUser {
   readonly version: number;
   readonly violations: readonly (readonly Violation[])[];
 }

@@ -429,7 +429,7 @@ export function pendingRecords({ log, store }: Pick<Manifest, 'log' | 'store'>):
  */
 export function gapLines({ log, store, files }: Pick<Manifest, 'log' | 'store' | 'files'>): string {
   const warned = files.some(({ path }) => path === 'log-warnings')
-    ? 'What cannot be known of the log is in log-warnings, which is part of it; "sluice doctor" shows it.\n'
+    ? 'Warnings of earlier starts are in log-warnings, which is part of it; "sluice doctor" shows them.\n'
     : '';
   const lost = store?.lost ?? [];
   let lostElsewhere = lost.reduce((sum, { records }) => sum + records, 0);

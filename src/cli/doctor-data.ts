@@ -26,6 +26,8 @@ import {
   type MissingRecords,
   missingRecordsText,
   positionInLocalLog,
+  returnedRecords,
+  returnedRecordsText,
 } from '../log/continuity.ts';
 import { readMigrationMarker } from '../migration/marker.ts';
 import {
@@ -70,10 +72,12 @@ type Positions = ReadonlyMap<number, number>;
 
 export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
-  const { refusals, refusedSegments, unknownEnd, missing, noted } = await parts.inspectLocalLog();
+  const { refusals, refusedSegments, unknownEnd, missing, outdatedMarkers, noted } = await parts.inspectLocalLog();
   const findings = refusals.map((message) => failed(message, REFUSED_ADVICE));
   if (unknownEnd !== null) findings.push(warning(unknownEnd, UNKNOWN_ENDS_ADVICE));
   if (missing !== null) findings.push(lostEndFinding(missing));
+  for (const { message } of outdatedMarkers) findings.push(warning(message, OUTDATED_MARKER_ADVICE));
+  const outdatedFiles = new Set(outdatedMarkers.map(({ marker }) => marker.file));
   for (const { at, message } of noted)
     findings.push(warning(`${message} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
   const withoutLog = findings.length > 0 ? findings : [absentLog(parts)];
@@ -82,6 +86,7 @@ export const checkLog: Check = async (parts) => {
     findings.push(...(await mismatchFindings(parts)));
     const segments = parts.listSegments(logFolderOf(parts.dataFolder));
     for (const [index, segment] of segments.entries()) {
+      if (outdatedFiles.has(segment.file)) continue;
       const message = refusedSegments.get(segment.file);
       if (message !== undefined) findings.push(failed(message, REFUSED_ADVICE));
       else findings.push(...(await segmentFindings(log, segment, segments[index + 1], processed)));
@@ -106,6 +111,9 @@ function absentLog({ dataFolder }: DoctorParts): Finding {
 const REFUSED_ADVICE = 'Until then a server refuses to start, and a running one may not process.';
 const UNKNOWN_ENDS_ADVICE =
   'If you have the last version of log-ends (and of log/, if that is gone), put it back before the next start. If not, there is nothing to do: the next start records the ends of the segments.';
+
+const OUTDATED_MARKER_ADVICE =
+  'The next start removes the marker. Records that processing has not passed by then are processed.';
 
 const NOTED_ADVICE =
   'If you still have the files that were lost, docs/operating.md says how to put them back: "The log and the store do not match". When this is dealt with, remove log-warnings in the data folder.';
@@ -443,7 +451,7 @@ export const checkLedger: Check = async (parts) => {
   const mismatched = missing > 0 ? await mismatchFindings(parts) : [];
   if (mismatched.length > 0) findings.push(...mismatched);
   else if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
-  findings.push(...firstOf(lost.toReversed().map(lostFinding)));
+  findings.push(...firstOf(await lostFindings(parts, lost)));
   const deadLetters = await store.deadLetters(DEAD_LETTERS_MAX);
   const waiting = deadLetters.filter(({ isErased }) => !isErased);
   findings.push(...firstOf(waiting.map(deadLetterFinding), deadLetters.length === DEAD_LETTERS_MAX));
@@ -487,7 +495,22 @@ async function processedButGone(parts: DoctorParts): Promise<number> {
   return missing === null ? 0 : Math.max(0, Math.min(missing.processed, missing.to) - missing.from);
 }
 
-function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][number]): Finding {
+type Lost = StoredLedger['lost'][number];
+
+/** Newest first. */
+async function lostFindings(parts: DoctorParts, lost: readonly Lost[]): Promise<Finding[]> {
+  // A database may have lost records of other logs, too.
+  if (parts.config.storeUrl !== '') return lost.toReversed().map(lostFinding);
+  const returned = await withLog(parts, new Set<Lost>(), (log) => returnedRecords(log, lost));
+  return lost
+    .toReversed()
+    .map((range) => (returned.has(range) ? warning(returnedRecordsText(range), RETURNED_ADVICE) : lostFinding(range)));
+}
+
+const RETURNED_ADVICE =
+  'They stay counted in lost_records of GET /ledger. Retention removes their segment like any other: keep a copy.';
+
+function lostFinding({ partition, from, to, records, at }: Lost): Finding {
   const isKnown = to - from === records;
   const where = `${isKnown ? `positions ${from} to ${to - 1}` : `from position ${from} on`} of partition ${partition}`;
   const count = `${isKnown ? '' : 'at least '}${countOf(records, 'record')}`;

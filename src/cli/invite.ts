@@ -9,7 +9,14 @@ import { OperatorError } from '../errors.ts';
 import { nameMistake } from '../keys/manage.ts';
 import type { InvitationKind, Member, MemberStore } from '../members.ts';
 import { DAY_MS, HOUR_MS } from '../model.ts';
-import { emailMistake, INVITATION_MS, invitationLink, invite, OPEN_INVITATIONS_MAX } from '../sign-in/invite.ts';
+import {
+  emailMistake,
+  INVITATION_MS,
+  invitationLink,
+  invite,
+  OPEN_INVITATIONS_MAX,
+  otherAccountMistake,
+} from '../sign-in/invite.ts';
 import type { Account, KeyStore } from '../keys.ts';
 import { readArguments } from './arguments.ts';
 import { chooseAccount } from './keys.ts';
@@ -53,9 +60,10 @@ async function makeInvitation(
   { accountName, email, now }: { accountName: string | undefined; email: string | null; now: number },
 ) {
   const known = email === null ? undefined : await members.findMember(email);
-  if (known !== undefined && accountName !== undefined && accountName.trim() !== known.accountName) {
+  const mistake = known && accountName !== undefined ? otherAccountMistake(known, accountName.trim()) : undefined;
+  if (mistake !== undefined) {
     throw new OperatorError(
-      `${known.email} is a member of account "${known.accountName}", and a person can be a member of one account only. Leave --account out for a new password, or choose another e-mail.`,
+      `--${mistake}. Leave --account out for a new password in account "${known?.accountName}", or choose another e-mail.`,
     );
   }
   const { account, isNew } = await chooseAccount(keyStore, known?.accountName ?? accountName, now);

@@ -24,7 +24,7 @@ export function keyFileOf(dataFolder: string): string {
 
 /**
  * The event log: a folder of segments. Beside it are `log-ends` (up to where requests are acknowledged) and `log-warnings`
- * (possible losses that a start found).
+ * (possible losses that a start found, and that the store was rebuilt).
  */
 export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');

@@ -8,14 +8,14 @@
  * rate limit like the route itself: publishable keys are public, and a check costs as much as a request.
  */
 
-import { predictionJson, type ViolationsByUser } from '../api/ingest-operation.ts';
+import { predictionJson } from '../api/ingest-operation.ts';
 import { jsonText, raw } from '../api/responses.ts';
 import { ERRORS } from '../errors.ts';
 import type { ApiKey } from '../keys.ts';
 import type { LogEntry } from '../log.ts';
-import { parseJson } from '../json/parse.ts';
-import { decodeUtf8 } from '../json/utf8.ts';
+import type { TenantId } from '../model.ts';
 import { UNUSABLE_PLAN } from '../plans/unusable-plan.ts';
+import type { UsablePlan } from '../plans/usable-plan.ts';
 import type { PlanChecks } from '../resubmit/plan-checks.ts';
 import { isRetryable } from '../runtime/unavailable.ts';
 import type { Prediction } from '../store.ts';
@@ -23,7 +23,9 @@ import { Ingest } from './ingest.ts';
 import type { Envelope } from './request-headers.ts';
 import type { Exchange, IntakeParts } from './request-intake.ts';
 import { acceptedBody, failureBody, send } from './responses.ts';
-import type { ValidatedBody } from './validate-body.ts';
+import type { BodyResult, ValidatedBody } from './validate-body.ts';
+
+const FIND_VIOLATIONS = { kind: 'findViolations' } as const;
 
 /** What the processor would make of a request, if it were appended now. */
 export type Predict = (entry: LogEntry) => Promise<Prediction>;
@@ -62,27 +64,34 @@ export class CheckIntake extends Ingest<CheckIntakeParts> {
       this.#respond(exchange, status, wouldRespond);
       return;
     }
-    const entry = this.entryOf(exchange, key, { idempotencyKey, body, userCount, eventCount, rejections });
-    Promise.all([this.parts.predict(entry), this.#violationsOf(entry)])
+    this.#predict(exchange, this.entryOf(exchange, key, { idempotencyKey, body, userCount, eventCount, rejections }))
       .then(
-        ([prediction, violations]) =>
-          this.#respond(exchange, status, wouldRespond, predictionJson(prediction, violations)),
+        (prediction) => this.#respond(exchange, status, wouldRespond, prediction),
         (error: unknown) => this.#notPredicted(exchange, error),
       )
       .catch((error: unknown) => this.respondToBug(exchange, error));
   }
 
+  async #predict(exchange: Exchange, entry: LogEntry): Promise<object> {
+    const plan = await this.#usablePlan(entry.tenantId);
+    if (plan === null) return predictionJson(await this.parts.predict(entry), null);
+    const { promise, resolve } = Promise.withResolvers<BodyResult<typeof FIND_VIOLATIONS>>();
+    this.process(exchange, FIND_VIOLATIONS, entry.body, plan, resolve);
+    // The memory of the body is with the validator thread until then.
+    const { violations, body } = await promise;
+    const { version } = plan.source;
+    return predictionJson(await this.parts.predict({ ...entry, body }), { version, violations });
+  }
+
   /** In every mode. Null where there is no plan, or none that this version can read. */
-  async #violationsOf({ tenantId, body }: LogEntry): Promise<ViolationsByUser | null> {
-    const plan = await this.parts.planChecks.of(tenantId);
-    if (plan === undefined) return null;
-    const { version, problem } = plan;
-    if (problem !== null) {
+  async #usablePlan(tenantId: TenantId): Promise<UsablePlan | null> {
+    const check = await this.parts.planChecks.of(tenantId);
+    if (check === undefined) return null;
+    const { version, problem, plan } = check;
+    if (plan === null) {
       this.parts.logger.error({ reason: `${tenantId}, version ${version}: ${problem}` }, UNUSABLE_PLAN);
-      return null;
     }
-    const { users } = parseJson(decodeUtf8(body)) as { readonly users: readonly unknown[] };
-    return { version, violations: users.map((user) => plan.violationsOf(user)) };
+    return plan;
   }
 
   #notPredicted(exchange: Exchange, error: unknown): void {

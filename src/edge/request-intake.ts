@@ -13,11 +13,12 @@ import { isUsable, type KeyCache } from '../keys/cache.ts';
 import type { ApiKey, KeyVolume } from '../keys.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../log.ts';
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
+import type { UsablePlan } from '../plans/usable-plan.ts';
 import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
 import type { RateLimitedLogger } from '../telemetry/logger.ts';
 import type { InFlight, Reservation } from './admission.ts';
 import { type BodyProblem, readBody } from './body.ts';
-import type { EnforcedPlan, EnforcedPlans } from './enforced-plans.ts';
+import type { EnforcedPlans } from './enforced-plans.ts';
 import type { KeyUsageTracker } from './key-usage.ts';
 import { overLimitText, type RateLimits } from './rate-limits.ts';
 import { corsFor, type Envelope, type GivenKey, isForeignOrigin } from './request-headers.ts';
@@ -198,7 +199,7 @@ export abstract class RequestIntake<Item, Parts extends IntakeParts = IntakePart
    * Calls back with the tracking plan that is enforced for the key: null if there is none, or none that this version
    * can use. Responds if the plan cannot be read from the store.
    */
-  protected withPlan(exchange: Exchange, key: ApiKey, use: (plan: EnforcedPlan | null) => void): void {
+  protected withPlan(exchange: Exchange, key: ApiKey, use: (plan: UsablePlan | null) => void): void {
     if (key.enforcedPlan === null) {
       use(null);
       return;
@@ -222,7 +223,7 @@ export abstract class RequestIntake<Item, Parts extends IntakeParts = IntakePart
     exchange: Exchange,
     task: Task,
     body: Uint8Array,
-    plan: EnforcedPlan | null,
+    plan: UsablePlan | null,
     use: (result: BodyResult<Task>) => void,
   ): void {
     if (body.length < VALIDATOR_THREAD_BYTES_MIN) {

@@ -7,24 +7,38 @@
 import { isUtf8 } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
 import { HEAP_LIMITS, inOwnMemory, threadFile } from '../runtime/threads.ts';
-import { type Conversion, type ConversionOptions, convertSegment, writeKeyOf } from '../intake/segment.ts';
+import {
+  type Conversion,
+  type ConversionOptions,
+  convertSegment,
+  MESSAGES_PER_REQUEST_MAX,
+  tooManyMessagesText,
+  writeKeyOf,
+} from '../intake/segment.ts';
 import { acceptPlain } from '../validation/accept-plain.ts';
 import {
   notJsonText,
   type RequestValidation,
+  tooManyUsersText,
   type UserCheck,
   validateRequest,
 } from '../validation/validate-request.ts';
-import { withoutDeepNesting } from '../json/deep-nesting.ts';
+import { scanLargeBody } from '../json/large-body.ts';
 import { parseJson } from '../json/parse.ts';
+import { KnownKeys, NO_KEYS } from '../json/scanner.ts';
 import { decodeUtf8 } from '../json/utf8.ts';
-import type { EnforcedPlan, PlanSource } from './enforced-plans.ts';
+import { LIMITS } from '../model.ts';
+import type { Violation } from '../plans/compiled-plan.ts';
+import type { PlanSource, UsablePlan } from '../plans/usable-plan.ts';
 
 /**
  * Batches of a hundred users are above it, so that their validation uses a second core; single users are far below it.
  * A hostile body of this size takes some milliseconds to parse (Node 26: 94 ms a megabyte of nested arrays).
  */
 export const VALIDATOR_THREAD_BYTES_MIN = 32 * 1024;
+
+const USERS = new KnownKeys('users');
+const BATCH = new KnownKeys('batch');
 
 const NOT_UTF8 = 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding';
 
@@ -35,29 +49,37 @@ export interface ValidatedBody {
 }
 
 /** Takes ownership of the memory of `body`. */
-export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null): ValidatedBody {
+export function validateBody(body: Uint8Array, plan: UsablePlan | null = null): ValidatedBody {
   if (!isUtf8(body)) return { validation: { ok: false, message: NOT_UTF8 }, body };
   const isEnforced = plan?.mayEnforceIn(body) === true;
   const plain = isEnforced ? null : acceptPlain(body);
   if (plain !== null) return { validation: { ok: true, ...plain, rejections: [] }, body };
-  const kept = withoutDeepNesting(body);
+  const { kept, elements: users } = scanLargeBody(body, USERS);
   if (kept === null) return { validation: { ok: false, message: notJson(body) }, body };
-  return { validation: validateRequest(decodeUtf8(kept), isEnforced ? plan.check : undefined), body: kept };
+  if (users > LIMITS.usersPerRequestMax) {
+    return { validation: { ok: false, message: tooManyUsersText(users) }, body: kept };
+  }
+  return { validation: validateRequest(decodeUtf8(kept), isEnforced ? plan.enforced : undefined), body: kept };
 }
 
 /**
  * Converts a body in the format of Segment's SDKs to our own; every user in the result has been validated. Takes
  * ownership of the memory of `body`.
  */
-export function convertBody(
-  body: Uint8Array,
-  options: ConversionOptions,
-  plan: EnforcedPlan | null = null,
-): Conversion {
+export function convertBody(body: Uint8Array, options: ConversionOptions, plan: UsablePlan | null = null): Conversion {
   if (!isUtf8(body)) return { ok: false, code: 'validation_failed', message: NOT_UTF8 };
-  const kept = withoutDeepNesting(body);
+  const { kept, elements: messages } = scanLargeBody(body, options.type === null ? BATCH : NO_KEYS);
   if (kept === null) return { ok: false, code: 'validation_failed', message: notJson(body) };
-  return convertSegment(decodeUtf8(kept), options, plan === null ? undefined : asStored(plan.check));
+  if (messages > MESSAGES_PER_REQUEST_MAX) {
+    return { ok: false, code: 'validation_failed', message: tooManyMessagesText(messages) };
+  }
+  return convertSegment(decodeUtf8(kept), options, plan === null ? undefined : asStored(plan.enforced));
+}
+
+/** In every mode. Requires a body that was validated. */
+function violationsIn(body: Uint8Array, plan: UsablePlan | null): (readonly Violation[])[] {
+  const { users } = parseJson(decodeUtf8(body)) as { readonly users: readonly unknown[] };
+  return users.map((user) => plan?.violationsOf(user) ?? []);
 }
 
 function notJson(body: Uint8Array): string {
@@ -73,24 +95,24 @@ function asStored(check: UserCheck): UserCheck {
 export type BodyTask =
   | { readonly kind: 'validate' }
   | { readonly kind: 'findKey' }
+  | { readonly kind: 'findViolations' }
   | { readonly kind: 'convert'; readonly options: ConversionOptions };
 
 interface Results {
   readonly validate: ValidatedBody;
   readonly findKey: { readonly writeKey: string | null; readonly body: Uint8Array };
+  /** By user, in order. */
+  readonly findViolations: { readonly violations: readonly (readonly Violation[])[]; readonly body: Uint8Array };
   readonly convert: Conversion;
 }
 
 export type BodyResult<Task extends BodyTask> = Results[Task['kind']];
 
 /** Takes ownership of the memory of `body`. */
-export function runTask<Task extends BodyTask>(
-  task: Task,
-  body: Uint8Array,
-  plan: EnforcedPlan | null,
-): BodyResult<Task>;
-export function runTask(task: BodyTask, body: Uint8Array, plan: EnforcedPlan | null): BodyResult<BodyTask> {
+export function runTask<Task extends BodyTask>(task: Task, body: Uint8Array, plan: UsablePlan | null): BodyResult<Task>;
+export function runTask(task: BodyTask, body: Uint8Array, plan: UsablePlan | null): BodyResult<BodyTask> {
   if (task.kind === 'validate') return validateBody(body, plan);
+  if (task.kind === 'findViolations') return { violations: violationsIn(body, plan), body };
   if (task.kind === 'findKey') return { writeKey: writeKeyOf(body), body };
   return convertBody(body, task.options, plan);
 }
@@ -124,7 +146,7 @@ export class LargeBodyValidator {
   }
 
   /** Takes ownership of the memory of `body`. */
-  run<Task extends BodyTask>(task: Task, body: Uint8Array, plan: EnforcedPlan | null): Promise<BodyResult<Task>> {
+  run<Task extends BodyTask>(task: Task, body: Uint8Array, plan: UsablePlan | null): Promise<BodyResult<Task>> {
     return new Promise((resolve) => {
       const sent: ThreadTask = { task, body: inOwnMemory(body), plan: plan && plan.source };
       this.#thread.postMessage(sent, [sent.body.buffer]);

@@ -1,17 +1,17 @@
 /**
  * The thread that validates and converts large bodies, one after another. The bytes are transferred in and back, without
- * a copy. A task comes with the plan that is enforced, which is compiled once and kept while it is among the PLANS_MAX
+ * a copy. A task comes with the plan that users are checked against, which is compiled once and kept while it is among the PLANS_MAX
  * used last.
  */
 
 import { parentPort } from 'node:worker_threads';
+import { openPlan, type PlanSource, type UsablePlan } from '../plans/usable-plan.ts';
 import { putLast } from '../runtime/put-last.ts';
 import { inOwnMemory } from '../runtime/threads.ts';
-import { type EnforcedPlan, openEnforcedPlan, type PlanSource } from './enforced-plans.ts';
 import { runTask, type ThreadTask } from './validate-body.ts';
 
 const PLANS_MAX = 50;
-const plans = new Map<string, EnforcedPlan>();
+const plans = new Map<string, UsablePlan>();
 /** Resolves when all tasks so far are done. */
 let queue = Promise.resolve();
 
@@ -25,8 +25,8 @@ async function run({ task, body, plan: source }: ThreadTask): Promise<void> {
   parentPort?.postMessage({ ...result, body: kept }, [kept.buffer]);
 }
 
-async function planOf(source: PlanSource): Promise<EnforcedPlan> {
-  const plan = plans.get(source.id) ?? (await openEnforcedPlan(source));
+async function planOf(source: PlanSource): Promise<UsablePlan> {
+  const plan = plans.get(source.id) ?? (await openPlan(source));
   putLast(plans, source.id, plan, PLANS_MAX);
   return plan;
 }

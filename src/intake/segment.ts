@@ -65,9 +65,7 @@ export function convertSegment(
   const messages = type === null ? body.batch : [body];
   if (!Array.isArray(messages)) return unusable('batch is required and must be an array');
   if (messages.length === 0) return unusable('batch must not be empty');
-  if (messages.length > MESSAGES_PER_REQUEST_MAX) {
-    return unusable(`batch must hold at most ${MESSAGES_PER_REQUEST_MAX} messages, not ${messages.length}`);
-  }
+  if (messages.length > MESSAGES_PER_REQUEST_MAX) return unusable(tooManyMessagesText(messages.length));
   const context = type === null && isObject(body.context) ? body.context : {};
   const integrations = type === null && isObject(body.integrations) ? body.integrations : {};
   // Each message gets a copy, so a small body could become gigabytes.
@@ -90,6 +88,10 @@ export function convertSegment(
   if (converted.length > LIMITS.bodyBytesMax) return { ok: false, code: 'too_large', message: TOO_LARGE };
   const { count: userCount, rejections } = users;
   return { ok: true, body: converted, userCount, eventCount: messages.length - errors.length, rejections, errors };
+}
+
+export function tooManyMessagesText(count: number): string {
+  return `batch must hold at most ${MESSAGES_PER_REQUEST_MAX} messages, not ${count}`;
 }
 
 interface UserInProgress {

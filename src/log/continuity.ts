@@ -104,6 +104,20 @@ export async function lostAhead(log: LogReader, positions: ReadonlyMap<number, n
   return lost;
 }
 
+/** Of the lost records that processing has passed, those that the log has again: nothing reads them any more. */
+export async function returnedRecords<Lost extends LostAhead>(
+  log: LogReader,
+  lost: readonly Lost[],
+): Promise<ReadonlySet<Lost>> {
+  const returned = new Set<Lost>();
+  for (const range of lost) {
+    if (range.at === null) continue;
+    const { headers } = await log.headers(range.partition, range.from, 1);
+    if (headers[0] !== undefined && headers[0].position < range.to) returned.add(range);
+  }
+  return returned;
+}
+
 /** Up to where a store has processed a local log, of the positions that it keeps; 0 for nothing. */
 export function positionInLocalLog(positions: ReadonlyMap<number, number>): number {
   return positions.get(LOCAL_PARTITION) ?? 0;
@@ -128,6 +142,11 @@ export interface LogInspection {
   readonly unknownEnd: string | null;
   /** Null while a server runs, and where it is refused. */
   readonly missing: MissingRecords | null;
+  /** Markers of records that the log has again, which the next start removes. Also while a server runs. */
+  readonly outdatedMarkers: readonly {
+    readonly marker: { readonly file: string };
+    readonly message: string;
+  }[];
   /** Warnings that earlier starts noted, and when. Also while a server runs. */
   readonly noted: readonly { readonly at: number; readonly message: string }[];
 }
@@ -153,6 +172,14 @@ export function missingRecordsText(missing: MissingRecords): string {
   const lost = Math.max(from, processed);
   const more = doubt === null ? '' : `, and it is unknown whether more were: ${doubt}`;
   return `${what}; those from position ${lost} on were acknowledged and are not processed${more}`;
+}
+
+/** As a start prints it. */
+export function returnedRecordsText({ from }: LostAhead): string {
+  return (
+    `the log has records from position ${from} on again that were given up, and processing has continued without them: they ` +
+    'are not in the store. docs/operating.md says what to do: "Records that come back too late"'
+  );
 }
 
 /** The processor's errors about partitions that have another record where the store has processed one. */

@@ -32,6 +32,15 @@ interface InvitationOptions {
   readonly member: Member | null;
 }
 
+/**
+ * Why a person who is a member already cannot be invited to an account; undefined for its own members. It does not name
+ * the other account: members see nothing of others.
+ */
+export function otherAccountMistake(known: Member, accountName: string): string | undefined {
+  if (known.accountName === accountName) return undefined;
+  return 'email is that of a member of another account, and a person can be a member of one account only';
+}
+
 /** Undefined when the account has as many open invitations as it may have. */
 export async function invite(
   members: MemberStore,

@@ -49,12 +49,14 @@ export function validateRequest(text: string, check?: UserCheck): RequestValidat
   if (users === undefined || users === null) return unusable('users is required and must be an array');
   if (!Array.isArray(users)) return unusable(`users must be an array, not ${kindOf(users)}`);
   if (users.length === 0) return unusable('users must not be empty');
-  if (users.length > LIMITS.usersPerRequestMax) {
-    return unusable(`users must hold at most ${LIMITS.usersPerRequestMax} users, not ${users.length}`);
-  }
+  if (users.length > LIMITS.usersPerRequestMax) return unusable(tooManyUsersText(users.length));
   const validation = validateUsers(users, mayHoldUnstorable(text), check);
   const droppedByClient = body[DROPPED_BY_CLIENT];
   return isDropCount(droppedByClient) ? { ...validation, droppedByClient } : validation;
+}
+
+export function tooManyUsersText(count: number): string {
+  return `users must hold at most ${LIMITS.usersPerRequestMax} users, not ${count}`;
 }
 
 /** Says where it is not JSON, and why. */

@@ -73,7 +73,9 @@ async function problemOfAnyLog(config: Config, pool: Database): Promise<string |
 async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
   const { readLogInstallation, wasUsedByServer } = await import('../backends/embedded/installation.ts');
   const { assertOwnSegments } = await import('../backends/embedded/log/name.ts');
-  const { isEndUnknown, missingAtEnd, unknownEndText } = await import('../backends/embedded/log/recovery.ts');
+  const { isEndUnknown, missingAtEnd, outdatedMarkers, unknownEndText } = await import(
+    '../backends/embedded/log/recovery.ts'
+  );
   const { readLogWarnings } = await import('../backends/embedded/log/warnings.ts');
   const { unrecoverableSegments } = await import('../backends/embedded/checkup.ts');
   const { lockHolderOf } = await import('../backends/embedded/folder-lock.ts');
@@ -83,18 +85,18 @@ async function inspectLocalLog(config: Config, store: Store | undefined | null):
     await refusalBy(async () => assertOwnSegments(folder)),
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
   ].filter((refusal) => refusal !== null);
-  const noted = readLogWarnings(folder);
+  const always = { refusals, outdatedMarkers: outdatedMarkers(folder), noted: readLogWarnings(folder) };
   // While a server writes the log, its end changes.
   const isAtRest = !lockHolderOf(config.dataFolder).isHeld;
   const refusedSegments = isAtRest ? unrecoverableSegments(folder) : new Map<string, string>();
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
-    return { refusals, refusedSegments, unknownEnd: null, missing: null, noted };
+    return { ...always, refusedSegments, unknownEnd: null, missing: null };
   }
   const processed = store ? await processedBy(store) : 0;
   const isUnknown = isEndUnknown(folder, processed, wasUsedByServer(config.dataFolder));
   const unknownEnd = isUnknown ? unknownEndText(folder) : null;
   const missing = store === null ? null : missingAtEnd(folder, processed);
-  return { refusals, refusedSegments, unknownEnd, missing, noted };
+  return { ...always, refusedSegments, unknownEnd, missing };
 }
 
 async function refusalBy(check: () => Promise<void>): Promise<string | null> {

@@ -10,8 +10,8 @@ import type { Config } from '../config/config.ts';
 import { hasSegments, logFolderOf, storeFileOf } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
 import { LOCAL_PARTITION, LogCorruptError, LogUnavailableError, LogUnreachableError } from '../log.ts';
-import { assertProcessed, positionInLocalLog } from '../log/continuity.ts';
-import { NO_HOURS, type Store } from '../store.ts';
+import { assertProcessed, positionInLocalLog, returnedRecords, returnedRecordsText } from '../log/continuity.ts';
+import { NO_HOURS, type Store, type StoredLedger } from '../store.ts';
 import {
   type Database,
   openLocalLogReader,
@@ -42,15 +42,18 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
   const { noteLogWarning } = await import('../backends/embedded/log/warnings.ts');
   const isServed = wasUsedByServer(dataFolder);
   const startWarnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
-  let processed = 0;
-  if (logUrl !== '') return { startWarnings, processed };
+  if (logUrl !== '') return { startWarnings, processed: 0 };
   const folder = logFolderOf(dataFolder);
+  let ledger: StoredLedger | null = null;
   try {
     assertOwnSegments(folder);
-    if (storeUrl === '') processed = await processedByStoreFile(config);
+    if (storeUrl === '') ledger = await ledgerOfStoreFile(config);
   } catch (error) {
     throwAsOperatorError(error);
   }
+  const processed = ledger === null ? 0 : positionInLocalLog(ledger.positions);
+  startWarnings.push(...logEnd.removeOutdatedMarkers(folder));
+  if (ledger !== null) startWarnings.push(...(await returnedRecordsTexts(dataFolder, ledger)));
   if (logEnd.isEndUnknown(folder, processed, isServed)) {
     const message = `${logEnd.unknownEndText(folder)}; the end that the log has is noted now`;
     noteLogWarning(folder, message);
@@ -62,13 +65,19 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
 }
 
 /** Throws `LogCorruptError` where the store was made from another log. */
-async function processedByStoreFile(config: Config): Promise<number> {
+async function ledgerOfStoreFile(config: Config): Promise<StoredLedger> {
   const { openSqliteStore } = await import('../backends/embedded/store/store.ts');
   const store = openSqliteStore(storeFileOf(config.dataFolder));
   return useAndClose(store, async () => {
     await assertLogOfStore(config, store);
-    return processedBy(store);
+    return store.ledger(null, NO_HOURS);
   });
+}
+
+async function returnedRecordsTexts(dataFolder: string, { lost }: StoredLedger): Promise<string[]> {
+  const log = await openLocalLogReader(dataFolder);
+  const returned = await useAndClose(log, () => returnedRecords(log, lost));
+  return [...returned].map(returnedRecordsText);
 }
 
 /**

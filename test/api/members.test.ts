@@ -215,8 +215,10 @@ suite('Members', () => {
     }
     assert.equal((await ask('GET', '/session', { cookie: other.cookie })).status, 200);
     assert.equal((await teamOf(running, other.cookie)).invitations.length, 1);
-    // An inviting member does not learn whether the person is a member elsewhere.
-    const invited = await ask('POST', '/invitations', { cookie: own.cookie, json: { email: 'b@example.com' } });
-    assert.equal(invited.status, 201);
+    const invited = await ask('POST', '/invitations', { cookie: own.cookie, json: { email: 'B@example.com' } });
+    // As `sluice invite` says it, without the name of the other account.
+    const message = 'email is that of a member of another account, and a person can be a member of one account only';
+    assert.deepEqual([invited.status, (invited.body as { message: string }).message], [409, message]);
+    assert.deepEqual((await teamOf(running, own.cookie)).invitations, []);
   });
 });

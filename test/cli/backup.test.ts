@@ -86,11 +86,11 @@ suite('sluice backup and sluice restore', () => {
     rmSync(join(data, 'log-ends'));
     const { code, out } = await backup(['--to', join(place, 'b.tar'), '--data', data, '--verify']);
     assert.equal(code, 0);
-    assert.match(out, /What cannot be known of the log is in log-warnings/);
+    assert.match(out, /Warnings of earlier starts are in log-warnings/);
     assert.deepEqual(readLogWarnings(logFolderOf(data)), [], 'a backup changes nothing');
     const copy = join(folderFor(t), 'data');
     const restored = await restore(['--from', join(place, 'b.tar'), '--data', copy]);
-    assert.match(restored.out, /What cannot be known of the log is in log-warnings/);
+    assert.match(restored.out, /Warnings of earlier starts are in log-warnings/);
     const [warning] = readLogWarnings(logFolderOf(copy));
     assert.match(warning?.message ?? '', /^log-ends is missing.* is not known/);
   });

@@ -581,7 +581,14 @@ test('a folder of which only the marker of a migration is left had a log, and th
     at: '2026-11-01T00:00:00.000Z',
   });
   const lockHolderOf = () => ({ isHeld: false, pid: null });
-  const inspection = { refusals: [], refusedSegments: new Map(), unknownEnd: null, missing: null, noted: [] };
+  const inspection = {
+    refusals: [],
+    refusedSegments: new Map(),
+    unknownEnd: null,
+    missing: null,
+    outdatedMarkers: [],
+    noted: [],
+  };
   const parts = {
     config: { storeUrl: 'postgres://db:5432/sluice', logUrl: '' },
     dataFolder: data,

@@ -17,6 +17,7 @@ import { openPool } from '../../src/backends/postgres/pool.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { makeKey } from '../../src/keys/format.ts';
 import { createTopic } from '../backends/kafka/log-on-kafka.ts';
+import { doctorHere } from '../cli/doctor-shell.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
 import { eventually, get, post, readResponse, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
@@ -280,16 +281,37 @@ suite('A data folder', () => {
     });
   });
 
-  test('without store.db makes it again from the log, and says so', async () => {
+  test('without store.db rebuilds it from the log, and says so until log-warnings is removed', async () => {
     await using scope = new AsyncDisposableStack();
     const { folder, key } = copyOfOne(scope);
     for (const name of readdirSync(folder)) if (name.startsWith('store.db')) rmSync(join(folder, name));
     const again = await launch(scope, { dataFolder: folder });
     await send(again, key, 2, 5);
-    assert.match(
-      again.stderr(),
-      /store\.db is new: it is made again from the log, which begins with the first request/,
-    );
+    const words = /store\.db was gone, so the store was rebuilt from the log, which begins with the first request/;
+    assert.match(again.stderr(), words);
+    await again.stop();
+    const later = await launch(scope, { dataFolder: folder });
+    assert.doesNotMatch(later.stderr(), words);
+    const { warnings } = (await get(later, key, '/health')).body as { readonly warnings: string[] };
+    assert.match(warnings.join(), words);
+    assert.match((await doctorHere(folder)).words, new RegExp(`! log ${words.source}`));
+    rmSync(join(folder, 'log-warnings'));
+    assert.doesNotMatch((await doctorHere(folder)).words, words);
+  });
+
+  test('without store.db says so too if a start before was refused for another reason', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [{ folder }, other] = [copyOfOne(scope), folderIn(scope)];
+    tieDataFolder(other);
+    for (const name of readdirSync(folder)) if (name.startsWith('store.db')) rmSync(join(folder, name));
+    const [keys, kept] = [join(folder, 'keys.db'), join(folder, 'kept')];
+    renameSync(keys, kept);
+    cpSync(join(other, 'keys.db'), keys);
+    assert.throws(() => tieDataFolder(folder), /do not belong together/);
+    rmSync(keys);
+    renameSync(kept, keys);
+    assert.match(tieDataFolder(folder).join(), /^store\.db was gone, so the store was rebuilt/);
+    assert.deepEqual(tieDataFolder(folder), []);
   });
 });
 

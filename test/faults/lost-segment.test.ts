@@ -1,16 +1,24 @@
 /**
- * A log that has lost records in its middle before they were processed: a segment is gone, a byte of one record is another. The server starts and accepts requests; it counts and names exactly what is missing, and
- * exactly that can be given up.
+ * A log that has lost records in its middle before they were processed: a segment is gone, a byte of one record is
+ * another. The server starts and accepts requests; it counts and names exactly what is missing, and exactly that can be
+ * given up. What was given up can be put back until processing has continued without it.
  */
 
 import assert from 'node:assert/strict';
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readdirSync, readFileSync, renameSync, truncateSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
+import { loadConfig } from '../../src/config/config.ts';
+import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
+import { prepareDataFolder } from '../../src/wiring/start-checks.ts';
+import { doctorHere } from '../cli/doctor-shell.ts';
+import { entry } from '../contract/log-entries.ts';
+import { appendAll, processAll, withStore } from '../processor/processing.ts';
 import { eventually, get, post, runSluice, type TestServer, user } from '../server.ts';
-import { folderIn, launch } from './scope.ts';
+import { folderIn, launch, type Scope } from './scope.ts';
 
 const STORED = 2;
 const WAITING = 36;
@@ -116,5 +124,125 @@ suite('A log that lost records in its middle before they were processed', () => 
     await storedUsers(server, key, total - given);
     const decided = await ledgerOf(server, key);
     assert.deepEqual([decided.balanced, decided.missing_records, decided.lost_records], [true, 0, missing + given]);
+  });
+});
+
+const PAD = 'x'.repeat(1_000);
+let made = 0;
+
+/** A log of segments with so many requests each, none of which is processed. */
+async function unprocessedLog(scope: Scope, ...requests: readonly number[]): Promise<string> {
+  const folder = folderIn(scope);
+  tieDataFolder(folder);
+  for (const count of requests) await append(folder, count);
+  return folder;
+}
+
+async function append(folder: string, count: number): Promise<void> {
+  const users = [{ identifiers: { user_id: 'ada' }, events: [{ event_name: 'tested', pad: PAD }] }];
+  const entries = Array.from({ length: count }, () => {
+    made += 1;
+    return entry({ traceId: `0190a000-0000-7000-8000-${String(made).padStart(12, '0')}`, users });
+  });
+  await appendAll(folder, entries);
+}
+
+/** What a start does before it opens the log. Returns its warnings. */
+async function prepare(folder: string): Promise<string> {
+  const { config } = loadConfig({ env: { SLUICE_DATA: folder }, args: [] });
+  return (await prepareDataFolder(config)).startWarnings.join('\n');
+}
+
+/** How many users are stored, and how many records were lost. */
+async function processed(folder: string): Promise<[stored: number, lost: number]> {
+  await processAll(folder);
+  return withStore(storeFileOf(folder), async (store) => {
+    const { hours, lost } = await store.ledger(null, { from: null, to: null });
+    const users = hours.reduce((sum, { users: { stored } }) => sum + stored, 0);
+    return [users, lost.reduce((sum, { records }) => sum + records, 0)];
+  });
+}
+
+function segmentFile(folder: string, position: number): string {
+  return join(logFolderOf(folder), `${String(position).padStart(16, '0')}.log`);
+}
+
+function markersIn(folder: string): string[] {
+  return readdirSync(logFolderOf(folder)).filter((name) => /\.(lost|missing)$/.test(name));
+}
+
+suite('Records that were given up', () => {
+  test('are processed if their segment is put back before processing has continued', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await unprocessedLog(scope, 3, 3, 3);
+    const gone = segmentFile(folder, 4);
+    renameSync(gone, join(folder, 'elsewhere'));
+    writeFileSync(`${gone}.lost`, '');
+    renameSync(join(folder, 'elsewhere'), gone);
+    const words = /has the records from position 4 on again, in 0{15}4\.log, so 0{15}4\.log\.lost no longer applies/;
+    const { words: found } = await doctorHere(folder);
+    assert.match(found, words);
+    assert.doesNotMatch(found, /given up/);
+    assert.match(await prepare(folder), words);
+    assert.deepEqual(markersIn(folder), []);
+    assert.deepEqual(await processed(folder), [9, 0]);
+  });
+
+  for (const state of ['lost', 'missing'] as const) {
+    test(`of a segment that was cut short are processed if the whole one is put back beside ….${state}`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const folder = await unprocessedLog(scope, 4);
+      const cut = segmentFile(folder, 1);
+      const whole = readFileSync(cut);
+      truncateSync(cut, Math.floor(whole.length / 2));
+      await append(folder, 2);
+      const [marker = ''] = markersIn(folder);
+      assert.match(marker, /0{15}[23]\.log\.missing/);
+      const file = join(logFolderOf(folder), marker);
+      if (state === 'lost') renameSync(file, file.replace('.missing', '.lost'));
+      writeFileSync(cut, whole);
+      const { words } = await doctorHere(folder);
+      assert.match(words, /has the records from position [23] on again, in 0{15}1\.log/);
+      assert.doesNotMatch(words, /given up|are missing/);
+      await prepare(folder);
+      assert.deepEqual(markersIn(folder), []);
+      assert.deepEqual(await processed(folder), [6, 0]);
+    });
+  }
+
+  test('stay given up as far as the segment that is put back does not have them', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await unprocessedLog(scope, 4);
+    const cut = segmentFile(folder, 1);
+    const whole = readFileSync(cut);
+    truncateSync(cut, Math.floor(whole.length / 4));
+    await append(folder, 2);
+    const [marker = ''] = markersIn(folder);
+    const file = join(logFolderOf(folder), marker);
+    renameSync(file, file.replace('.missing', '.lost'));
+    writeFileSync(cut, whole.subarray(0, -10));
+    await prepare(folder);
+    assert.deepEqual(markersIn(folder), [basename(`${segmentFile(folder, 4)}.lost`)]);
+    assert.deepEqual(await processed(folder), [5, 1]);
+  });
+
+  test('are not processed if processing has continued before they are put back, and start and doctor say so', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await unprocessedLog(scope, 3, 3, 3);
+    const gone = segmentFile(folder, 4);
+    renameSync(gone, join(folder, 'elsewhere'));
+    writeFileSync(`${gone}.lost`, '');
+    assert.deepEqual(await processed(folder), [6, 3]);
+    assert.equal(await prepare(folder), '');
+    const given = await doctorHere(folder);
+    assert.match(given.words, /3 records \(positions 4 to 6 of partition 0\) were given up; processing continued at/);
+    renameSync(join(folder, 'elsewhere'), gone);
+    const words = /has records from position 4 on again that were given up, and processing has continued without them/;
+    assert.match((await doctorHere(folder)).words, words);
+    for (const _start of [1, 2]) {
+      assert.match(await prepare(folder), words);
+      assert.match((await doctorHere(folder)).words, words);
+      assert.deepEqual(await processed(folder), [6, 3]);
+    }
   });
 });

@@ -36,7 +36,7 @@ const Health = object('Health', 'The health of the server.', {
   reasons: list(Type.String(), 'Why events are refused, if they are.'),
   warnings: list(
     Type.String(),
-    'What an operator should know: findings of the last start, and possible losses from the event log that cannot be counted, such as after a missing or old `log-ends`. The latter stay until `log-warnings` in the data folder is removed.',
+    'What an operator should know: findings of the last start, possible losses from the event log that cannot be counted, such as after a missing or old `log-ends`, and that the store was rebuilt from the log. The latter two stay until `log-warnings` in the data folder is removed.',
   ),
   processing_problem: orNull(
     Type.String(),

@@ -4,8 +4,13 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { comparableEmail } from '../../members.ts';
-import { emailMistake, invite, invitationLink, OPEN_INVITATIONS_MAX } from '../../sign-in/invite.ts';
+import {
+  emailMistake,
+  invite,
+  invitationLink,
+  OPEN_INVITATIONS_MAX,
+  otherAccountMistake,
+} from '../../sign-in/invite.ts';
 import { textMembers } from '../parameters.ts';
 import { ID_PARAMS, type MemberCall, memberRoute } from '../route-kinds.ts';
 import type { ApiParts } from '../parts.ts';
@@ -95,14 +100,14 @@ export function registerMemberRoutes(app: FastifyInstance, parts: ApiParts): voi
   });
 }
 
-/** Says nothing about members of other accounts: such an invitation is made, and cannot be accepted. */
 async function inviteByEmail({ members, publicUrl }: ApiParts, { member, body, request, now }: MemberCall) {
   const email = textMembers(body, ['email']).email.trim();
   const mistake = emailMistake(email);
   if (mistake !== undefined) throw new BadParameterError(mistake);
-  const colleagues = await members.members(member.accountId);
-  if (colleagues.some((one) => comparableEmail(one.email) === comparableEmail(email))) {
-    throw new RefusedError('conflict', 'email is that of a member of this account already');
+  const known = await members.findMember(email);
+  if (known !== undefined) {
+    const elsewhere = otherAccountMistake(known, member.accountName);
+    throw new RefusedError('conflict', elsewhere ?? 'email is that of a member of this account already');
   }
   const { accountId } = member;
   const made = await invite(members, { accountId, kind: 'invitation', email, member: null }, now);

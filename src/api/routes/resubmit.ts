@@ -345,7 +345,7 @@ async function predict(
       userIndex: rejection.userIndex,
       profileId: user.profileId === null ? null : nameOf(user.profileId),
       merges: user.merges.map(({ from, into, via }) => ({ from: nameOf(from), into: nameOf(into), via })),
-      violations: plan?.violationsOf(parseJson(json)) ?? [],
+      violations: plan?.plan?.violationsOf(parseJson(json)) ?? [],
     });
   }
   return { predicted, pendingRequests };

@@ -17,7 +17,8 @@ import { BUSY_TIMEOUT_MS, isBusy, isDamage, openDatabase, textsIn, transaction }
 import { keysFile } from './keys.ts';
 import { createLogEnds } from './log/recovery.ts';
 import { localLogName } from './log/name.ts';
-import { holdsRecords, listSegments } from './log/segments.ts';
+import { holdsRecords, listSegments, type Segment } from './log/segments.ts';
+import { noteLogWarning } from './log/warnings.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';
 import { hasStarts, recordStart } from './store/starts.ts';
 import { writeDurably } from '../../data-folder/write-durably.ts';
@@ -31,34 +32,36 @@ interface Part {
   write(id: string): void;
 }
 
-const LEFT_IN_LOG = 'what the log still holds, and that may not be all';
-
-/** For a server that holds the lock of the folder. Returns warnings for the operator. */
+/** For a server that holds the lock of the folder. Returns warnings for the operator, which are also in `log-warnings`. */
 export function tieDataFolder(dataFolder: string): string[] {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   refuseLostKeys(dataFolder);
   const isServed = wasUsedByServer(dataFolder);
   const segments = listSegments(logFolderOf(dataFolder));
-  const isOld = { store: sizeOfFile(storeFile) > 0, log: segments.length > 0 };
   // Keys first: an interrupted first start must not look like a folder that has lost them.
   const keys = openDatabase(keysFile(keyFile));
   const store = openStoreFile(storeFile, 'writer');
   try {
-    tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
+    const storePart = inDatabase('store.db', store);
+    tie(dataFolder, [inFolder(dataFolder), storePart, inDatabase('keys.db', keys)]);
+    const warnings = segments.length > 0 && storePart.id === undefined ? [rebuiltText(segments)] : [];
+    for (const warning of warnings) noteLogWarning(logFolderOf(dataFolder), warning);
     // Before anything records that there was a start: see wasUsedByServer.
     if (!isServed) createLogEnds(logFolderOf(dataFolder));
     recordStart(store, Date.now());
+    return warnings;
   } catch (error) {
     throw asOperatorError(error, storeFile);
   } finally {
     store.close();
     keys.close();
   }
-  if (isOld.store || !isOld.log) return [];
+}
+
+function rebuiltText(segments: readonly Segment[]): string {
   const hasAll = segments[0]?.firstPosition === 1 && segments.every(holdsRecords);
-  return [
-    `store.db is new: it is made again from ${hasAll ? 'the log, which begins with the first request' : LEFT_IN_LOG}`,
-  ];
+  const what = hasAll ? 'the log, which begins with the first request' : 'what the log still has, which may not be all';
+  return `store.db was gone, so the store was rebuilt from ${what}. People who had been erased may be back: erase them again`;
 }
 
 /**

@@ -28,6 +28,7 @@ import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts'
 import { isBackupRunning } from '../folder-lock.ts';
 import { findDurableEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
+import { outdatedMarkers } from './recovery.ts';
 import {
   BATCH_BYTES_MAX,
   endOfSegment,
@@ -91,6 +92,8 @@ class EmbeddedLogReader implements LogReader {
   /** It has had segments: the newest is never removed. */
   #isUsed = false;
   readonly #cache = new SegmentCache();
+  /** Markers that do not count: files whose records the log has again. As of the first read, like the start of a server. */
+  #outdatedMarkers: ReadonlySet<string> | undefined;
   #compressing: Promise<void> | undefined;
   #compressNotBefore = 0;
   #isClosing = false;
@@ -113,7 +116,7 @@ class EmbeddedLogReader implements LogReader {
   }
 
   async partitions(): Promise<number[]> {
-    this.#isUsed ||= listSegments(this.#setup.folder).length > 0;
+    this.#isUsed ||= this.#segments().length > 0;
     return this.#isUsed ? [LOCAL_PARTITION] : [];
   }
 
@@ -244,7 +247,7 @@ class EmbeddedLogReader implements LogReader {
 
   async lost(_partition: number, position: number): Promise<LostRange[]> {
     const acknowledged = findDurableEnd(this.#setup.folder)?.position ?? 0;
-    const segments = listSegments(this.#setup.folder);
+    const segments = this.#segments();
     const first = segments[0]?.firstPosition ?? 1;
     const lost: LostRange[] = position === 0 && first > 1 ? [{ from: 1, to: first, records: first - 1 }] : [];
     for (const [index, { state, firstPosition }] of segments.entries()) {
@@ -350,7 +353,14 @@ class EmbeddedLogReader implements LogReader {
     const { folder, consumer } = this.#setup;
     // Read before the segments: a record is noted there after it is in its segment.
     const durable = findDurableEnd(folder);
-    return listRanges(folder, { logName: this.#findName(), durable, isDurableOnly: consumer !== undefined }, position);
+    const log = { logName: this.#findName(), durable, isDurableOnly: consumer !== undefined };
+    return listRanges(this.#segments(), log, position);
+  }
+
+  #segments(): Segment[] {
+    const { folder } = this.#setup;
+    const outdated = (this.#outdatedMarkers ??= new Set(outdatedMarkers(folder).map(({ marker }) => marker.file)));
+    return listSegments(folder).filter(({ file }) => !outdated.has(file));
   }
 
   /** If a segment is removed meanwhile, calls `use` again with a new listing, which is without it or shows the gap. */
@@ -389,8 +399,8 @@ class EmbeddedLogReader implements LogReader {
     return new LogCorruptError(
       `${begins}, but the store has processed it only up to ${position - 1}: ` +
         'the store is older than what the log still holds, or a segment was moved away. Put the missing segments back. ' +
-        `Only if they are gone for good, make an empty file ${segmentFile(this.#setup.folder, position)}.lost: these records ` +
-        'are skipped then, even if a segment with them comes back.',
+        `Only if they are gone for good, make an empty file ${segmentFile(this.#setup.folder, position)}.lost: processing ` +
+        'continues without them.',
     );
   }
 }
@@ -400,7 +410,8 @@ class EmbeddedLogReader implements LogReader {
  * (`log/continuity.ts`). Unreadable segments are skipped.
  */
 export function newestRecordBefore(folder: string, position: number): ProcessedRecord | undefined {
-  for (const range of listRanges(folder, { logName: findLogName(folder), ...UNBOUNDED }, 0).ranges.toReversed()) {
+  const { ranges } = listRanges(listSegments(folder), { logName: findLogName(folder), ...UNBOUNDED }, 0);
+  for (const range of ranges.toReversed()) {
     if (isGapMarker(range) || range.segment.firstPosition >= position) continue;
     try {
       const newest = newestBefore(range, undefined, Math.min(position, range.until ?? position));
@@ -414,11 +425,10 @@ export function newestRecordBefore(folder: string, position: number): ProcessedR
 
 /** What the segments hold from `position` on, in order, with the markers of missing records. */
 function listRanges(
-  folder: string,
+  segments: readonly Segment[],
   log: Pick<SegmentRange, 'logName' | 'durable' | 'isDurableOnly'>,
   position: number,
 ): Listing {
-  const segments = listSegments(folder);
   const startAt = segments.findLastIndex((segment) => segment.firstPosition <= position);
   const isSkipped = ({ state }: Segment): boolean => state === 'lost' || state === 'unused';
   const ranges: SegmentRange[] = [];

@@ -13,9 +13,12 @@
  * acknowledged requests goes unnoticed, unless the store has processed later ones: the next start reports that once, and
  * records the end that it finds. The very first start writes `log-ends` before anything outside the log shows that a
  * server has started: if a server has run and the file is gone, it was lost.
+ *
+ * Markers of missing and lost records: if an operator has put back the segment that has the records, the marker is removed.
  */
 
 import { closeSync, existsSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
+import { basename } from 'node:path';
 import { messageOf } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import type { MissingRecords } from '../../../log/continuity.ts';
@@ -34,9 +37,13 @@ import {
   assertWrittenHere,
   findSegmentHeader,
   holdsRecords,
+  listMarkers,
   listReadable,
   listSegments,
   LOST_POSITIONS,
+  makeMarker,
+  type Marker,
+  removeSegment,
   restoreOrGiveUp,
   type Segment,
   type SegmentHeader,
@@ -156,6 +163,39 @@ function writeAgain(file: string, from: number, to: number): void {
   } finally {
     closeSync(descriptor);
   }
+}
+
+/** A marker of records that the log has again. */
+interface OutdatedMarker {
+  readonly marker: Marker;
+  /** For an operator. */
+  readonly message: string;
+  /** Up to where the log has them. */
+  readonly end: number;
+  /** Up to where the marker stands for them; undefined if nothing follows it. */
+  readonly until: number | undefined;
+}
+
+export function outdatedMarkers(folder: string): OutdatedMarker[] {
+  const segments = listSegments(folder);
+  return listMarkers(folder).flatMap((marker) => {
+    const position = marker.firstPosition;
+    const segment = segments.findLast((one) => holdsRecords(one) && one.firstPosition <= position);
+    const end = (segment && findEnd(segment)?.position) ?? 0;
+    if (segment === undefined || end <= position) return [];
+    const message = `the log has the records from position ${position} on again, in ${basename(segment.file)}, so ${basename(marker.file)} no longer applies`;
+    const until = segments.find(({ firstPosition }) => firstPosition > position)?.firstPosition;
+    return [{ marker, message, end, until }];
+  });
+}
+
+/** For a start. Of records that are still gone, the marker stays. Returns messages for the operator. */
+export function removeOutdatedMarkers(folder: string): string[] {
+  return outdatedMarkers(folder).map(({ marker, message, end, until }) => {
+    if (until !== undefined && end < until) makeMarker(folder, end, marker.state);
+    removeSegment(marker.file);
+    return `${message} and was removed`;
+  });
 }
 
 /** The position after the last one covered by segments, and by markers of missing records. */

@@ -8,8 +8,9 @@
  * notices missing records. An operator who gives up a damaged segment renames it to `….log.lost`, which keeps its
  * positions without its records. If a start finds that the log has lost its end, or that there is a gap between two
  * segments, it leaves an empty `….log.missing`: the records from that position up to the next segment were acknowledged
- * and are not here. A start after the newest segment was given up continues `LOST_POSITIONS` after it, because the number
- * of its records is unknown. An empty `….log.unused` marks where the known ones end.
+ * and are not here. If the records are put back, the segment wins over both kinds of marker (`./recovery.ts`). A start
+ * after the newest segment was given up continues `LOST_POSITIONS` after it, because the number of its records is unknown.
+ * An empty `….log.unused` marks where the known ones end.
  *
  * The header says in which log (`./name.ts`) and from which position on the segment was written. A segment found elsewhere
  * was copied or renamed; it is never read, since its records would be processed again. The header also has the size of the
@@ -36,6 +37,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { constants, createZstdCompress } from 'node:zlib';
 import { identityIn, identityOf } from '../../../data-folder/file-identity.ts';
+import { sizeOfFile } from '../../../data-folder/files.ts';
 import { syncPath } from '../../../data-folder/write-durably.ts';
 import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { SECOND_MS } from '../../../model.ts';
@@ -51,6 +53,11 @@ export interface Segment {
    */
   readonly state: 'records' | 'lost' | 'missing' | 'unused';
   readonly isCompressed: boolean;
+}
+
+/** An empty file that stands for records that are gone, or were given up. */
+export interface Marker extends Pick<Segment, 'file' | 'firstPosition'> {
+  readonly state: 'lost' | 'missing';
 }
 
 /** A segment, as other files refer to it: its first position and a random id. */
@@ -102,6 +109,18 @@ export function listSegments(folder: string): Segment[] {
     .map(({ rank: _rank, ...segment }) => segment);
 }
 
+/** In order of position. Also those whose position has a segment. */
+export function listMarkers(folder: string): Marker[] {
+  return listNames(folder)
+    .toSorted()
+    .flatMap((name) => {
+      const [, digits, state] = SEGMENT_NAME.exec(name) ?? [];
+      const file = join(folder, name);
+      if ((state !== 'lost' && state !== 'missing') || sizeOfFile(file) > 0) return [];
+      return [{ file, firstPosition: Number(digits), state }];
+    });
+}
+
 /** Those with readable records. */
 export function listReadable(folder: string): Segment[] {
   return listSegments(folder).filter(holdsRecords);
@@ -112,7 +131,7 @@ export function segmentFile(folder: string, firstPosition: number): string {
 }
 
 /** Notes what the positions from `position` up to the next segment are. Survives a power loss. */
-export function makeMarker(folder: string, position: number, state: 'missing' | 'unused'): void {
+export function makeMarker(folder: string, position: number, state: Exclude<Segment['state'], 'records'>): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   closeSync(openSync(`${segmentFile(folder, position)}.${state}`, 'a', 0o600));
   for (const path of [folder, dirname(folder)]) syncPath(path);
@@ -133,8 +152,8 @@ export function gapAdvice(folder: string, { position, isMarked }: { position: nu
       : `, or ${before.file} if that one was cut short,`;
   const giveUp = isMarked ? `rename ${file}.missing to ${file}.lost` : `make an empty file ${file}.lost`;
   return (
-    `With the server stopped, put ${file} back${other} next to the files that are there now` +
-    `${isMarked ? `, and remove ${file}.missing` : ''}. To continue without these records, ${giveUp}.`
+    `With the server stopped, put ${file} back${other} next to the files that are there now. ` +
+    `To continue without these records, ${giveUp}.`
   );
 }
 

@@ -1,7 +1,7 @@
 /**
- * `log-warnings`, a small text file next to the folder of the log: warnings about the log from server starts, one per
- * line, each with its time. A start makes the log consistent again, so nothing else shows later that acknowledged
- * requests may be lost. `GET /health` and `sluice doctor` read the file until an operator removes it. It contains the
+ * `log-warnings`, a small text file next to the folder of the log: warnings from server starts about the log and a store
+ * that was rebuilt from it, one per line, each with its time. A start makes both consistent again, so nothing else shows
+ * later that acknowledged requests may be lost, or that erased people may be back. `GET /health` and `sluice doctor` read the file until an operator removes it. It contains the
  * newest lines only. Operators remove the file instead of emptying it: an empty or damaged file is itself a warning.
  */
 
