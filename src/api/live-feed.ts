@@ -143,19 +143,22 @@ export class LiveFeed {
     }
   }
 
-  /** Moves the streams of a channel to another one that has not read further: they ignore what they have had. */
+  /**
+   * Moves the streams of a channel to the oldest one with its filter, once they have had all that it has read: they
+   * ignore what they have had beyond. The oldest one itself stays, or it would wait for each new one that starts behind.
+   */
   #join(channel: Channel): void {
-    for (const other of this.#channels) {
-      const { tenantId, filter, at, listeners } = other;
-      if (other === channel || tenantId !== channel.tenantId || !isDeepStrictEqual(filter, channel.filter)) continue;
-      // Before its first read a channel has no number.
-      const isLevel = at.cursor === channel.at.cursor || (at.sequence > 0 && at.sequence <= channel.at.sequence);
-      if (!isLevel) continue;
-      for (const listener of channel.listeners) listeners.add(listener);
-      other.isBehind = true;
-      this.#channels.delete(channel);
-      return;
-    }
+    const oldest = [...this.#channels].find(
+      ({ tenantId, filter }) => tenantId === channel.tenantId && isDeepStrictEqual(filter, channel.filter),
+    );
+    if (oldest === undefined || oldest === channel) return;
+    const { at, listeners } = oldest;
+    // Before its first read a channel has no number.
+    const isLevel = at.cursor === channel.at.cursor || (at.sequence > 0 && at.sequence <= channel.at.sequence);
+    if (!isLevel) return;
+    for (const listener of channel.listeners) listeners.add(listener);
+    oldest.isBehind = true;
+    this.#channels.delete(channel);
   }
 
   async #read({ tenantId, at, filter }: Channel): Promise<{ page: NewestArrivals; people: People | undefined }> {

@@ -197,6 +197,34 @@ suite('A live stream that comes back far behind another', () => {
     // At most a second's worth still waits to be shown.
     assert.ok(reported <= STORED);
   });
+
+  test('does not hold up those that are level', async (t) => {
+    const all = Array.from({ length: 3 }, (_, n) => arrived(n + 1));
+    const waits = Promise.withResolvers<void>();
+    const slow = Promise.withResolvers<void>();
+    const newestArrivals: Store['newestArrivals'] = async (_tenant, after) => {
+      const from = Number(after.replace('cursor-', '').replace('start', '0'));
+      // Whoever starts at the beginning reads one event, and then waits for the next.
+      if (from === 1) {
+        waits.resolve();
+        await slow.promise;
+      }
+      const events = all.slice(from, from + 1);
+      const last = from + events.length;
+      return { events, last: `cursor-${last}`, lastSequence: last, skipped: null };
+    };
+    const feed = feedOf(t, newestArrivals);
+    const [level, behind] = [await listen(t), await listen(t)];
+    level.listener.at = { cursor: 'cursor-3', sequence: 3 };
+    feed.add('acct_a/production', level.listener);
+    feed.add('acct_a/production', behind.listener);
+    await waits.promise;
+    for (const next of [4, 5]) {
+      all.push(arrived(next));
+      await eventually(`the level stream shows event ${next}`, () => level.text().includes(`id: cursor-${next}`));
+    }
+    slow.resolve();
+  });
 });
 
 suite('A live stream of a store that other servers write to', () => {

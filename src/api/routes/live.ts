@@ -25,6 +25,7 @@ import { authenticate, BEARER, DASHBOARD_READING } from '../route-kinds.ts';
 /** A key is cached for a second, so this ends a stream within two of its revocation. */
 const KEY_CHECK_MS = 500;
 const SESSION_CHECK_MS = 1_500;
+const PLAN_FRESH_MS = 1_000;
 const PLANS_MAX = 100;
 const KEY_ID_CHARACTERS_MAX = 64;
 const NO_ROOM = 'too many live views are open; close one, or try again later';
@@ -160,15 +161,17 @@ async function isAuthorised({ keys, members, environment, now }: ApiParts, reque
   return found !== undefined && isUsable(found, at, environment);
 }
 
-/** The tracking plan of a tenant as it is now, parsed once for each version; null where there is none. */
+/** The tracking plan of a tenant, read again after PLAN_FRESH_MS; null where there is none. */
 function currentPlans(store: PlanStore): (tenantId: TenantId) => Promise<Plan | null> {
-  const known = new Map<TenantId, { readonly version: number; readonly plan: Plan }>();
+  const known = new Map<TenantId, { readonly plan: Promise<Plan | null>; readonly readAt: number }>();
   return async (tenantId) => {
-    const stored = await store.find(tenantPartsOf(tenantId));
-    if (stored === undefined) return null;
+    const now = performance.now();
     const last = known.get(tenantId);
-    const plan = last?.version === stored.version ? last.plan : readStored(stored.text);
-    putLast(known, tenantId, { version: stored.version, plan }, PLANS_MAX);
+    if (last !== undefined && now - last.readAt < PLAN_FRESH_MS) return last.plan;
+    const plan = store
+      .find(tenantPartsOf(tenantId))
+      .then((stored) => (stored === undefined ? null : readStored(stored.text)));
+    putLast(known, tenantId, { plan, readAt: now }, PLANS_MAX);
     return plan;
   };
 }

@@ -179,7 +179,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: ApiParts): void 
         const message = `this plan was made from version ${basedOn}, but version ${newest?.version ?? 0} is the newest: take its changes over, then set version to ${newest?.version ?? 0}`;
         throw new RefusedError('conflict', message);
       }
-      // A key says which version is enforced: here it takes effect at once, elsewhere when keys are read again.
+      // A key says which version is enforced: here they are read again at once, elsewhere within a second.
       if (isNew) parts.keys.invalidate();
       return rowJson(PushedPlan, { ...newest, isNew });
     },

@@ -304,6 +304,8 @@ async function checkRejections(
   do {
     const page = await store.rejections(tenantId, { ...query, cursor: next });
     for (const rejection of page.rows) {
+      // Other requests go on meanwhile: an expensive pattern takes milliseconds.
+      await setImmediate();
       const fixed = rejection.payloadIsCut
         ? { status: 'cut' as const }
         : fixUser(rejection.payload, patch, rejection, plan?.enforced);
@@ -335,9 +337,8 @@ async function predict(
   const nameOf = (profile: string): string =>
     profile.replace(/^new:(\d+)$/, (_, index: string) => `new:${idOf((valid[Number(index)] as ValidUser).rejection)}`);
   const predicted: Predicted[] = [];
-  for (const [index, user] of users.entries()) {
-    // Other requests go on meanwhile.
-    if (index % CHECKED_PER_READ === 0) await setImmediate();
+  for (const user of users) {
+    await setImmediate();
     const { rejection, user: json } = valid[user.userIndex] as ValidUser;
     predicted.push({
       ...user,
