@@ -1,6 +1,6 @@
 /**
- * Opens the long-lived SQLite files of Sluice (keys, store): private to their owner, WAL, migrated to the current
- * version, checked for damage, and refused with a message that says what to do. Several threads and processes may open
+ * Opens the long-lived SQLite files of Sluice (keys, store): private to their owner, WAL, of this version's format,
+ * checked for damage, and refused with a message that says what to do. Several threads and processes may open
  * one file; each connection belongs to one thread.
  */
 
@@ -30,21 +30,18 @@ export const ENGINE_TYPES: EngineTypes = {
   sumsTableEnd: () => 'STRICT, WITHOUT ROWID',
 };
 
-/** Statements, or a function for what statements cannot do. Runs within a transaction. */
-type Migration = string | ((database: DatabaseSync) => void);
-
 export interface DatabaseFile {
   readonly file: string;
   /** "key file", "store": its name in messages. */
   readonly name: string;
-  /** Files of versions 1 to this one were never released and are refused. One more for every change of the format until 1.0. */
-  readonly refusedVersions: number;
-  /** The formats since then: each brings a file to the next version. Never edit a released one: add the next. */
-  readonly migrations: readonly Migration[];
+  /** One more for every change of the format. Until 1.0 files of older ones are refused, not migrated. */
+  readonly version: number;
+  /** Creates the tables in a new file. Runs within a transaction. */
+  readonly create: (database: DatabaseSync) => void;
   /** Persistent settings (page size), applied while the file is empty: later they would only write to it. */
   readonly newFilePragmas: string;
   readonly pragmas: string;
-  /** For reading, by this version: nothing is created or migrated, and a write-ahead log stays as it is. */
+  /** Nothing is created, and a write-ahead log stays as it is. */
   readonly readOnly?: boolean;
   /** Whether to check the whole file for damage: for small ones. */
   readonly check: boolean;
@@ -145,7 +142,7 @@ function open(what: DatabaseFile): DatabaseSync {
       const [finding] = damageIn(database, 1);
       if (finding !== undefined) throw new OperatorError(damageText(what, finding));
     }
-    migrate(database, what);
+    createOnce(database, what);
     return database;
   } catch (error) {
     database.close();
@@ -153,47 +150,34 @@ function open(what: DatabaseFile): DatabaseSync {
   }
 }
 
-function migrate(database: DatabaseSync, what: DatabaseFile): void {
-  const { refusedVersions, migrations } = what;
-  const newest = refusedVersions + migrations.length;
-  if (usableVersionOf(database, what) === newest) return;
+function createOnce(database: DatabaseSync, what: DatabaseFile): void {
+  if (!isNew(database, what)) return;
+  if (what.readOnly === true) {
+    throw new OperatorError(`The ${what.name} ${what.file} is empty. Start the server once, which fills it.`);
+  }
   transaction(database, () => {
-    const version = usableVersionOf(database, what);
-    applyMigrations(database, migrations.slice(Math.max(0, version - refusedVersions)));
-    database.exec(`PRAGMA user_version = ${newest}`);
+    if (!isNew(database, what)) return;
+    what.create(database);
+    database.exec(`PRAGMA user_version = ${what.version}`);
   });
 }
 
-/** A new file has version 0. */
-function usableVersionOf(database: DatabaseSync, what: DatabaseFile): number {
-  const { file, name, refusedVersions, migrations, withoutBackup, readOnly = false } = what;
+/** Refuses files of other versions. */
+function isNew(database: DatabaseSync, { file, name, version: own, withoutBackup }: DatabaseFile): boolean {
   const version = Number(database.prepare('PRAGMA user_version').get()?.['user_version']);
-  const newest = refusedVersions + migrations.length;
-  if (version > 0 && version <= refusedVersions) {
-    throw new OperatorError(
-      `The ${name} ${resolve(file)} was written by an older version of Sluice, before 1.0, in a format that this one does not ` +
-        `read (${version}; ${refusedVersions + 1} is the oldest). Nothing in it was changed. Use that version; or, with its -wal and -shm, ${withoutBackup}`,
-    );
-  }
-  if (readOnly && version < newest) {
-    throw new OperatorError(
-      `The ${name} ${file} was written by an older Sluice. Start the server once, which brings it up to date.`,
-    );
-  }
-  if (version > newest) {
+  if (version > own) {
     throw new OperatorError(
       `The ${name} ${file} was written by a newer Sluice (its version is ${version}, this one knows ` +
-        `${newest}). Start that newer version, or use another data folder.`,
+        `${own}). Start that newer version, or use another data folder.`,
     );
   }
-  return version;
-}
-
-export function applyMigrations(database: DatabaseSync, migrations: readonly Migration[]): void {
-  for (const migration of migrations) {
-    if (typeof migration === 'string') database.exec(migration);
-    else migration(database);
+  if (version > 0 && version < own) {
+    throw new OperatorError(
+      `The ${name} ${resolve(file)} was written by an older version of Sluice, before 1.0, in a format that this one does not ` +
+        `read (${version}; ${own} is the oldest). Nothing in it was changed. Use that version; or, with its -wal and -shm, ${withoutBackup}`,
+    );
   }
+  return version === 0;
 }
 
 function explain(what: DatabaseFile, error: unknown): string {

@@ -22,8 +22,8 @@ export function keysFile(file: string): DatabaseFile {
   return {
     file,
     name: 'key file',
-    refusedVersions: 5,
-    migrations: [CREATE],
+    version: 6,
+    create: (database) => database.exec(CREATE),
     newFilePragmas: '',
     pragmas: 'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;',
     check: true,

@@ -1,7 +1,6 @@
 /**
  * The embedded installation as the source of a migration (`migration/parts.ts`): all of `store.db` and `keys.db`,
- * opened for reading only. The caller holds the lock of the data folder, so no server writes meanwhile. Files of
- * another version are refused: a server of this version has to migrate them first, which a reader cannot.
+ * opened for reading only. The caller holds the lock of the data folder, so no server writes meanwhile.
  *
  * A position is a JSON array of the values that a part is ordered by, bytes as `{"hex": …}`. Records and events are read
  * table by table, oldest first: numbers grow from table to table, so the order is that of arrival. Events are unpacked from
@@ -18,7 +17,7 @@ import { amountText, currencyOfStored } from '../../views/currency.ts';
 import { ACCOUNT_TABLES } from '../sql/account-tables.ts';
 import { readAllHours } from '../sql/ledger.ts';
 import { columnsOf, PART_NAMES } from '../sql/migrated-parts.ts';
-import { applyMigrations, type DatabaseFile, damageText, isDamage, openDatabase } from './database.ts';
+import { type DatabaseFile, damageText, isDamage, openDatabase } from './database.ts';
 import { keysFile } from './keys.ts';
 import { localLogName } from './log/name.ts';
 import type { Entry, RunsShape } from './sorted-runs/entries.ts';
@@ -281,6 +280,6 @@ function positionIn(text: string): Position {
 function openForReading(file: DatabaseFile): DatabaseSync {
   if (existsSync(file.file)) return openDatabase({ ...file, readOnly: true, pragmas: '', check: false });
   const database = new DatabaseSync(':memory:');
-  applyMigrations(database, file.migrations);
+  file.create(database);
   return database;
 }

@@ -9,8 +9,7 @@ import { OperatorError } from '../../errors.ts';
 import type { PartProgress } from '../../migration/parts.ts';
 import { type Queryable, SCHEMA } from './pool.ts';
 
-export const MIGRATION_TABLES: readonly string[] = [
-  `
+export const DATA_MIGRATION_TABLES = `
   CREATE TABLE data_migrations (
     id          uuid   PRIMARY KEY,
     log         text COLLATE "C" NOT NULL,
@@ -30,16 +29,7 @@ export const MIGRATION_TABLES: readonly string[] = [
     position text,
     rows     bigint  NOT NULL DEFAULT 0,
     is_done  boolean NOT NULL DEFAULT false
-  );
-
-  -- The starts of the migrated store: its cursors name them. Servers on this database add none.
-  CREATE TABLE starts (
-    no          bigint PRIMARY KEY,
-    id          text COLLATE "C" NOT NULL UNIQUE,
-    first_event bigint NOT NULL
-  );
-  `,
-];
+  );`;
 
 interface MigrationRow {
   readonly id: string;

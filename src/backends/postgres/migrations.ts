@@ -1,7 +1,7 @@
 /**
- * Brings the schema of a database up to date: `migrate(pool)`, once at start, before any store is opened. There are three
- * lists of numbered steps, each an array of SQL texts; step n is element n - 1. Names in them are unqualified: the search
- * path is `sluice`. A released step is never edited (its checksum is stored, ignoring white space): add the next one.
+ * Brings the schema of a database up to date: `migrate(pool)`, once at start, before any store is opened, by numbered
+ * steps; step n is element n - 1. Names in them are unqualified: the search path is `sluice`. A released step is never
+ * edited (its checksum is stored, ignoring white space): add the next one.
  * Each step is a transaction under an advisory lock, so any number of nodes may start at once and one of them applies
  * it. A database of a newer Sluice is refused, as is one whose steps were different.
  */
@@ -10,10 +10,10 @@ import { hash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperatorError } from '../../errors.ts';
 import { HOUR_MS } from '../../model.ts';
-import { MIGRATION_TABLES } from './migration-state.ts';
+import { DATA_MIGRATION_TABLES } from './migration-state.ts';
 import { type PostgresClient, type PostgresPool, type Queryable, SCHEMA } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
-import { KEYS_MIGRATIONS, STORE_MIGRATIONS } from './store-schema.ts';
+import { ACCOUNT_SCHEMA, STORE_SCHEMA } from './store-schema.ts';
 
 /** Advisory locks are numbers shared by everything in the database; ours are pairs that begin with this one. */
 export const ADVISORY_LOCKS = 1_936_487_779;
@@ -26,29 +26,14 @@ const LOCK_RETRY_MS = 50;
 /** A step may rewrite large tables. */
 const STEP_TIMEOUT_MS = 6 * HOUR_MS;
 
-export interface MigrationList {
-  readonly name: string;
-  readonly steps: readonly string[];
-}
+const STEPS: readonly string[] = [ACCOUNT_SCHEMA, STORE_SCHEMA, DATA_MIGRATION_TABLES];
 
-const LISTS: readonly MigrationList[] = [
-  { name: 'keys', steps: KEYS_MIGRATIONS },
-  { name: 'store', steps: STORE_MIGRATIONS },
-  { name: 'data_migrations', steps: MIGRATION_TABLES },
-];
-
-interface Applied {
-  readonly list: string;
-  readonly step: number;
-  readonly checksum: string;
-}
-
-/** Only tests pass `lists`. */
-export async function migrate(pool: PostgresPool, lists: readonly MigrationList[] = LISTS): Promise<void> {
+/** Only tests pass `steps`. */
+export async function migrate(pool: PostgresPool, steps: readonly string[] = STEPS): Promise<void> {
   try {
     // Read first: a database that is up to date needs no lock, and no permission to change its tables.
-    while (nextStep(lists, await appliedSteps(pool)) !== undefined) {
-      const isDone = await pool.inTransaction((client) => takeStep(client, lists));
+    while ((await countApplied(pool, steps)) < steps.length) {
+      const isDone = await pool.inTransaction((client) => takeStep(client, steps));
       if (!isDone) await sleep(LOCK_RETRY_MS);
     }
   } catch (error) {
@@ -61,24 +46,21 @@ export async function migrate(pool: PostgresPool, lists: readonly MigrationList[
 }
 
 /** False while another node applies it. The lock ends with the transaction. */
-async function takeStep(client: PostgresClient, lists: readonly MigrationList[]): Promise<boolean> {
+async function takeStep(client: PostgresClient, steps: readonly string[]): Promise<boolean> {
   const lock = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_xact_lock($1, $2) AS taken', [
     ADVISORY_LOCKS,
     MIGRATION_LOCK,
   ]);
   if (lock.rows[0]?.taken !== true) return false;
-  const next = nextStep(lists, await appliedSteps(client));
+  const applied = await countApplied(client, steps);
+  const next = steps[applied];
   if (next === undefined) return true;
   await client.query('SET LOCAL statement_timeout = 0');
   await client.query('SET LOCAL lock_timeout = 0');
   await makeTable(client);
-  await client.query({ text: next.sql, timeoutMs: STEP_TIMEOUT_MS });
-  await client.query('INSERT INTO migrations (list, step, checksum, applied_at) VALUES ($1, $2, $3, $4)', [
-    next.list,
-    next.step,
-    checksumOf(next.sql),
-    Date.now(),
-  ]);
+  await client.query({ text: next, timeoutMs: STEP_TIMEOUT_MS });
+  const values = [applied + 1, checksumOf(next), Date.now()];
+  await client.query('INSERT INTO migrations (step, checksum, applied_at) VALUES ($1, $2, $3)', values);
   return true;
 }
 
@@ -96,49 +78,31 @@ async function makeTable(client: PostgresClient): Promise<void> {
   if (rows[0]?.hasSchema !== true) await client.query(`CREATE SCHEMA ${SCHEMA}`);
   if (rows[0]?.hasTable === true) return;
   await client.query(
-    `CREATE TABLE migrations (
-       list       text COLLATE "C" NOT NULL,
-       step       integer NOT NULL,
-       checksum   text NOT NULL,
-       applied_at bigint NOT NULL,
-       PRIMARY KEY (list, step)
-     )`,
+    'CREATE TABLE migrations (step integer PRIMARY KEY, checksum text NOT NULL, applied_at bigint NOT NULL)',
   );
 }
 
-async function appliedSteps(connection: Queryable): Promise<Applied[]> {
+/** Refuses a database with steps that are not these. */
+async function countApplied(connection: Queryable, steps: readonly string[]): Promise<number> {
   const table = await connection.query<{ isThere: boolean }>(`SELECT ${HAS_TABLE} AS "isThere"`);
-  if (table.rows[0]?.isThere !== true) return [];
-  const { rows } = await connection.query<Applied>(
-    `SELECT list, step, checksum FROM ${SCHEMA}.migrations ORDER BY list, step`,
+  if (table.rows[0]?.isThere !== true) return 0;
+  const { rows } = await connection.query<{ step: number; checksum: string }>(
+    `SELECT step, checksum FROM ${SCHEMA}.migrations ORDER BY step`,
   );
-  return rows;
-}
-
-/** The first missing step, if any. */
-function nextStep(
-  lists: readonly MigrationList[],
-  applied: readonly Applied[],
-): { list: string; step: number; sql: string } | undefined {
-  for (const { list, step, checksum } of applied) {
-    const sql = lists.find(({ name }) => name === list)?.steps[step - 1];
+  for (const { step, checksum } of rows) {
+    const sql = steps[step - 1];
     if (sql === undefined) {
       throw new OperatorError(
-        `The database was created by a newer version of Sluice (it has step ${step} of "${list}"). Run that version, or point STORE_URL at another database.`,
+        `The database was created by a newer version of Sluice (it has step ${step}). Run that version, or point STORE_URL at another database.`,
       );
     }
     if (checksumOf(sql) !== checksum) {
       throw new OperatorError(
-        `Step ${step} of "${list}" in the database is not the one of this Sluice: it was made by an unreleased version. Run that version, or point STORE_URL at another database.`,
+        `Step ${step} in the database is not the one of this Sluice: it was made by an unreleased version. Run that version, or point STORE_URL at another database.`,
       );
     }
   }
-  for (const { name, steps } of lists) {
-    const step = Math.max(0, ...applied.filter(({ list }) => list === name).map((row) => row.step)) + 1;
-    const sql = steps[step - 1];
-    if (sql !== undefined) return { list: name, step, sql };
-  }
-  return undefined;
+  return rows.length;
 }
 
 /** By these, nothing is stored twice. A dump whose restore failed in part, or an administrator, may have left one out. */
@@ -177,8 +141,6 @@ function checksumOf(sql: string): string {
 export async function countMissingSteps(
   connection: Queryable,
 ): Promise<{ migrations: number | null; migrationsMissing: number }> {
-  const applied = await appliedSteps(connection);
-  nextStep(LISTS, applied);
-  const all = LISTS.reduce((sum, { steps }) => sum + steps.length, 0);
-  return { migrations: applied.length === 0 ? null : applied.length, migrationsMissing: all - applied.length };
+  const applied = await countApplied(connection, STEPS);
+  return { migrations: applied === 0 ? null : applied, migrationsMissing: STEPS.length - applied };
 }

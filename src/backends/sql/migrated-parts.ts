@@ -58,8 +58,7 @@ const PARTS: Readonly<Record<string, Columns>> = {
   },
   identifiers: { tenant: 'integer', type: 'integer', value: 'text', node: 'integer', raw: 'text', ...ORIGIN },
   ...shared('merges', 'cannot_link', 'refusals'),
-  // Starts of the server: cursors of arrivals name them, and stay good.
-  starts: { no: 'integer', id: 'text', first_event: 'integer' },
+  ...shared('starts'),
   // The last event of each tenant, in the order of arrival, that has expired.
   expired_arrivals: { tenant: 'integer', event: 'integer' },
   ...shared('tombstones'),

@@ -8,7 +8,6 @@
  * it is always 0. `log`: several logs may come into one PostgreSQL database; on SQLite it is always `LOCAL_LOG`.
  */
 
-import type { Generated } from 'kysely';
 import type { ForeignFormat, KeyKind, NodeNumber, TenantId } from '../../model.ts';
 import type { AuditRow, JobKind, JobStatus } from '../../store.ts';
 import type { CatalogueKind } from '../../store-writer.ts';
@@ -44,6 +43,19 @@ const fromZero = withDefault(integer(), '0');
 const ORIGIN = { received_at: integer(), trace_id: uuidBytes(), user_index: smallInteger() };
 
 export const STORE_TABLES = {
+  tenants: table({
+    no: number,
+    id: text<TenantId>('UNIQUE'),
+    /** When a person was last erased; 0 for never. Records received later need not be checked. */
+    last_erased_at: fromZero,
+    /** Erases and unmerges so far; PostgreSQL only. */
+    invalidation_count: fromZero,
+  }),
+  /**
+   * The starts of servers on an embedded store (`backends/embedded/store/starts.ts`), which PostgreSQL keeps for a store
+   * that was migrated to it: a cursor of arrivals names the start in which it was issued.
+   */
+  starts: table({ no: number, id: text('UNIQUE'), first_event: integer() }),
   /** The edges of the graph of nodes, with their causes. Both ends are in one profile. */
   merges: table(
     {
@@ -308,15 +320,6 @@ export const STORE_TABLES = {
   ),
 };
 
-export interface StoreTables extends TablesOf<typeof STORE_TABLES> {
-  /** Defined in the schema of each engine, as is `starts` (`starts.ts`). */
-  tenants: {
-    no: Generated<number>;
-    id: TenantId;
-    /** When a person was last erased; 0 for never. Records received later need not be checked. */
-    last_erased_at: Generated<number>;
-  };
-  starts: { no: Generated<number>; id: string; first_event: number };
-}
+export type StoreTables = TablesOf<typeof STORE_TABLES>;
 
 export type StoreQueries = SqlQueries<StoreTables>;

@@ -26,12 +26,6 @@ const SECRET_BYTES = 32;
 
 /** Types are stored as their index in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
 const SCHEMA = `
-  CREATE TABLE tenants (
-    no             INTEGER PRIMARY KEY,
-    id             TEXT    NOT NULL UNIQUE,
-    last_erased_at INTEGER NOT NULL DEFAULT 0
-  ) STRICT;
-
   -- The next number of each: 'node', 'record', 'event'. Numbers of erased rows are not issued again.
   CREATE TABLE sequences (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT;
   INSERT INTO sequences VALUES ('node', 1), ('record', 1), ('event', 1);
@@ -112,10 +106,8 @@ const SCHEMA = `
   -- erased match key.
   CREATE TABLE invalidations (no INTEGER PRIMARY KEY, node INTEGER, erased_key INTEGER) STRICT;
 
-  -- A row for each start of a server on this store, after the one inserted with the table. A cursor of arrivals names the
-  -- start in which it was issued (store/starts.ts). All events stored after a start have its 'first_event' or a higher
+  -- Each start of a server adds one (store/starts.ts). All events stored after a start have its 'first_event' or a higher
   -- number, and all before it a lower one.
-  CREATE TABLE starts (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, first_event INTEGER NOT NULL) STRICT;
   INSERT INTO starts VALUES (1, lower(hex(randomblob(8))), 1);`;
 
 function create(database: DatabaseSync): void {
@@ -172,8 +164,8 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
   return {
     file,
     name: 'store',
-    refusedVersions: 9,
-    migrations: [create],
+    version: 11,
+    create,
     newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `
       PRAGMA journal_mode = WAL;
