@@ -108,7 +108,7 @@ suite('A backup that cannot be made', () => {
     const within = logFolderOf(data);
     rmSync(join(within, '0000000000000004.log'));
     const logName = findLogName(within) ?? '';
-    const header = { firstPosition: 9, id: '0123456789abcdef', logName, previous: null, newestReceivedAtBefore: 0 };
+    const header = { firstPosition: 9, id: '0123456789abcdef', logName, previous: null };
     new SegmentWriter(within, header).close();
     writeFileSync(join(within, '0000000000000004.log.missing'), '');
     const target = join(folderFor(t), 'b');

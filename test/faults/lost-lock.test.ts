@@ -147,7 +147,6 @@ suite('The log', () => {
       id: '0123456789abcdef',
       logName: 'local:1',
       previous: null,
-      newestReceivedAtBefore: 0,
     };
     new SegmentWriter(folder, header).close();
     assert.throws(() => new SegmentWriter(folder, header), { code: 'EEXIST' });

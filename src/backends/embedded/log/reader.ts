@@ -45,7 +45,6 @@ import {
 import {
   compressSegment,
   findOwnHeader,
-  findSegmentHeader,
   gapAdvice,
   listSegments,
   LOST_POSITIONS,
@@ -309,13 +308,17 @@ class EmbeddedLogReader implements LogReader {
 
   /** By order of appending; 0 if the segment is empty. */
   #newestReceivedAt(range: SegmentRange): number {
-    const { segment, next } = range;
-    // Compression sets it to that time; a copy may have a later one.
-    if (segment.isCompressed) return statSync(segment.file).mtimeMs;
-    const { newestReceivedAtBefore = 0 } = (next && findSegmentHeader(next)) ?? {};
-    if (newestReceivedAtBefore > 0) return newestReceivedAtBefore;
-    // One that cannot be read is kept.
-    return ifReadable(Number.POSITIVE_INFINITY, () => newestBefore(range, this.#cache)?.receivedAt ?? 0);
+    const { file, firstPosition, isCompressed } = range.segment;
+    // Compression sets it to that time. A copy may have a later one; a damaged segment is kept that long, too.
+    const changedAt = statSync(file).mtimeMs;
+    if (isCompressed) return changedAt;
+    try {
+      if (endOfSegment(range, this.#cache) === firstPosition) return 0;
+      return newestBefore(range, this.#cache)?.receivedAt ?? changedAt;
+    } catch (error) {
+      if (error instanceof LogCorruptError) return changedAt;
+      throw error;
+    }
   }
 
   async newestReceivedAt(): Promise<number> {

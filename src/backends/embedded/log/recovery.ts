@@ -58,8 +58,6 @@ export interface RecoveredSegment {
   readonly bytes: number;
   /** Where its last commit begins; undefined if it contains no record. */
   readonly lastCommitAt: number | undefined;
-  /** When its newest record was received; 0 without any. */
-  readonly newestReceivedAt: number;
 }
 
 /** What is known of the log from other files. */
@@ -114,15 +112,12 @@ function withOperatorMessage<T>({ file }: Segment, work: () => T): T {
 
 function inspect(segment: Segment, { logName, acknowledged }: LogFacts): RecoveredSegment {
   const { file, firstPosition } = segment;
-  if (isUnfinished(file)) {
-    return { header: undefined, end: firstPosition, bytes: 0, lastCommitAt: undefined, newestReceivedAt: 0 };
-  }
+  if (isUnfinished(file)) return { header: undefined, end: firstPosition, bytes: 0, lastCommitAt: undefined };
   using open = new SegmentReader(segment, new SegmentCache());
   assertWrittenHere(segment, logName, open.header);
   let { position: end, offset: bytes } = open.start;
   let lastCommit: number | undefined;
   let lastCommitAt: number | undefined;
-  let newestReceivedAt = 0;
   for (const found of open.scan(open.start, COPY_BYTES)) {
     const decoded = open.decodeIntact(found);
     if (decoded === undefined) break;
@@ -130,7 +125,6 @@ function inspect(segment: Segment, { logName, acknowledged }: LogFacts): Recover
     if (header.position !== end) throw damaged(segment, `it has no position ${end}, where ${header.position} is next`);
     if (commit !== lastCommit) lastCommitAt = found.offset;
     lastCommit = commit;
-    newestReceivedAt = Math.max(newestReceivedAt, header.receivedAt);
     end += 1;
     bytes = found.end;
   }
@@ -142,7 +136,7 @@ function inspect(segment: Segment, { logName, acknowledged }: LogFacts): Recover
     if (found.commit > end) throw damaged(segment, `records follow a damaged part, at position ${end}`);
     at = found.end;
   }
-  return { header: open.header, end, bytes, lastCommitAt, newestReceivedAt };
+  return { header: open.header, end, bytes, lastCommitAt };
 }
 
 function damaged(segment: Segment, what: string): LogCorruptError {

@@ -70,8 +70,6 @@ export interface SegmentHeader extends SegmentId {
   readonly logName: string;
   /** The newest segment with records when this one was created, and its size, which was final. */
   readonly previous: (SegmentId & { readonly bytes: number }) | null;
-  /** The newest time of receipt in all segments before it; 0 for none. */
-  readonly newestReceivedAtBefore: number;
 }
 
 const NAME_DIGITS = 16;
@@ -181,7 +179,6 @@ export function segmentHeaderIn(
     readonly first_position: number;
     readonly id: string;
     readonly previous: { readonly first_position: number; readonly id: string; readonly bytes: number } | null;
-    readonly newest_received_at_before: number;
   };
   if (values.format !== FORMAT) {
     throw new LogCorruptError(`The log segment ${file} has the format ${values.format}, which ${OTHER_VERSION}`);
@@ -193,7 +190,6 @@ export function segmentHeaderIn(
       firstPosition: values.first_position,
       id: values.id,
       previous: previous && { firstPosition: previous.first_position, id: previous.id, bytes: previous.bytes },
-      newestReceivedAtBefore: values.newest_received_at_before,
     },
     end: frame.end,
   };
@@ -330,11 +326,10 @@ function changedInPlace(file: string, bytes: number, expected: number): LogUnava
   );
 }
 
-function headerText({ logName: log, firstPosition, id, previous, newestReceivedAtBefore }: SegmentHeader): string {
+function headerText({ logName: log, firstPosition, id, previous }: SegmentHeader): string {
   return JSON.stringify({
     ...{ format: FORMAT, log, first_position: firstPosition, id },
     previous: previous && { first_position: previous.firstPosition, id: previous.id, bytes: previous.bytes },
-    newest_received_at_before: newestReceivedAtBefore,
     // For people who read the file.
     columns: COLUMNS,
   });

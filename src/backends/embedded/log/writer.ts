@@ -23,7 +23,7 @@ import { encodeFrame, encodeHeader } from './frames.ts';
 import { LogEnds, readAcknowledgedEnd } from './ends.ts';
 import { endOfSegments, missingAtEnd, readLogFacts, type RecoveredSegment, recoverSegment } from './recovery.ts';
 import { findLogName, localLogName } from './name.ts';
-import { endOfSegment, findEnd, newestBefore, UNBOUNDED, UnreadableSegmentError } from './segment-reader.ts';
+import { endOfSegment, findEnd, UNBOUNDED, UnreadableSegmentError } from './segment-reader.ts';
 import {
   findOwnHeader,
   holdsRecords,
@@ -93,9 +93,6 @@ const CHECK_INTERVAL_MS = 1_000;
 /** How long to continue with a full segment when no new one can be created. */
 const ROTATE_RETRY_MS = 1_000;
 
-/** What the header of a segment says of those before it. */
-type SegmentsBefore = Pick<SegmentHeader, 'previous' | 'newestReceivedAtBefore'>;
-
 class Writer {
   readonly #setup: LogWriterSetup;
   readonly #senders: readonly Sender[];
@@ -118,15 +115,14 @@ class Writer {
     this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, hasLeft: false }));
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#appendSignal = setup.appendSignal && new AppendSignal(setup.appendSignal);
-    const { end, missing, before } = this.#recover();
+    const { end, missing, previous } = this.#recover();
     this.#nextPosition = end;
     this.#missing = missing;
     this.#ends = new LogEnds(setup.folder, localLogName(setup.folder), this.#nextPosition);
-    this.#newestReceivedAt = before.newestReceivedAtBefore;
     assertLockHeld(setup.lock ?? null);
     // Every start leaves a segment, which may be empty.
     removeSegment(segmentFile(setup.folder, end));
-    this.#segment = this.#createSegment(before);
+    this.#segment = this.#createSegment(previous);
   }
 
   listen(): void {
@@ -143,7 +139,7 @@ class Writer {
   }
 
   /** Checks what an earlier process left, and finds where to continue and what is missing before. */
-  #recover(): { readonly end: number; readonly missing: MissingRecords | null; readonly before: SegmentsBefore } {
+  #recover(): Pick<SegmentHeader, 'previous'> & { readonly end: number; readonly missing: MissingRecords | null } {
     const { folder, processed = 0 } = this.#setup;
     const segments = listSegments(folder);
     const logName = findLogName(folder);
@@ -157,7 +153,7 @@ class Writer {
       if (segment === newest) recovered = recoverSegment(segment, readLogFacts(folder));
       else this.#markGap(segment, segments[index + 1] as Segment, logName);
     }
-    const before = segmentsBefore(folder, recovered);
+    const previous = previousSegment(folder, recovered);
     const end = recovered?.end ?? endOfSegments(folder);
     const missing = missingAtEnd(folder, processed, end);
     if (missing !== null) {
@@ -167,7 +163,7 @@ class Writer {
       if (newest !== undefined && holdsRecords(newest) && newest.firstPosition === end) removeSegment(newest.file);
       this.#markMissingAtEnd(missing);
     }
-    return { end: missing?.to ?? end, missing, before };
+    return { end: missing?.to ?? end, missing, previous };
   }
 
   /** Marks where the records of a newest segment that was given up ended, if that is known. */
@@ -356,25 +352,17 @@ class Writer {
     if (isOld || this.#segment.bytes >= this.#setup.segmentBytes) this.#rotate();
   }
 
-  #createSegment(before: SegmentsBefore): SegmentWriter {
+  #createSegment(previous: SegmentHeader['previous']): SegmentWriter {
     const { folder } = this.#setup;
     const id = randomBytes(SEGMENT_ID_BYTES).toString('hex');
-    return new SegmentWriter(folder, {
-      firstPosition: this.#nextPosition,
-      id,
-      logName: localLogName(folder),
-      ...before,
-    });
+    return new SegmentWriter(folder, { firstPosition: this.#nextPosition, id, logName: localLogName(folder), previous });
   }
 
   #rotate(): void {
     const finished = this.#segment;
     try {
       const { firstPosition, id } = finished.header;
-      const next = this.#createSegment({
-        previous: { firstPosition, id, bytes: finished.bytes },
-        newestReceivedAtBefore: this.#newestReceivedAt,
-      });
+      const next = this.#createSegment({ firstPosition, id, bytes: finished.bytes });
       // The new one must be next to the finished one, not behind a symbolic link that was changed in the meantime.
       finished.assertInPlace();
       this.#segment = next;
@@ -415,28 +403,19 @@ class Writer {
 }
 
 /** For the first segment of this process. An empty newest one is replaced by it, so the one before that counts. */
-function segmentsBefore(folder: string, newest: RecoveredSegment | undefined): SegmentsBefore {
+function previousSegment(folder: string, newest: RecoveredSegment | undefined): SegmentHeader['previous'] {
   if (newest?.header !== undefined) {
-    const { header, end, bytes, newestReceivedAt } = newest;
-    const { firstPosition, id, previous, newestReceivedAtBefore } = header;
-    if (end === firstPosition) return { previous, newestReceivedAtBefore };
-    return {
-      previous: { firstPosition, id, bytes },
-      newestReceivedAtBefore: Math.max(newestReceivedAtBefore, newestReceivedAt),
-    };
+    const { header, end, bytes } = newest;
+    const { firstPosition, id, previous } = header;
+    return end === firstPosition ? previous : { firstPosition, id, bytes };
   }
   for (const segment of listReadable(folder).toReversed()) {
     const found = findEnd(segment);
     if (found === undefined) continue;
-    const { firstPosition, id, logName, newestReceivedAtBefore } = found.segment;
-    const range = { segment, logName, from: firstPosition, until: found.position, next: undefined, ...UNBOUNDED };
-    const receivedAt = newestBefore(range)?.receivedAt ?? 0;
-    return {
-      previous: { firstPosition, id, bytes: found.bytes },
-      newestReceivedAtBefore: Math.max(newestReceivedAtBefore, receivedAt),
-    };
+    const { firstPosition, id } = found.segment;
+    return { firstPosition, id, bytes: found.bytes };
   }
-  return { previous: null, newestReceivedAtBefore: 0 };
+  return null;
 }
 
 function reply(port: MessagePort, message: WriterReply): void {
