@@ -43,7 +43,6 @@ export interface Step {
 }
 
 interface PeopleSource {
-  /** Its number; 0 for one that never sent anything. */
   readonly tenant: number;
   findProfile(type: IdentifierType, normalised: string): Promise<StoredProfile | undefined>;
   profile(id: string): Promise<StoredProfile | undefined>;

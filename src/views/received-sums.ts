@@ -30,7 +30,7 @@ export const LEDGER_SUMS: readonly LedgerSum[] = [
   ...OUTCOMES.map((outcome) => `events_${outcome}` as const),
   'dropped_by_clients',
 ];
-export const RECEIPT_COLUMNS = ['users_accepted', 'users_rejected', 'events_accepted'] as const;
+const RECEIPT_COLUMNS = ['users_accepted', 'users_rejected', 'events_accepted'] as const;
 
 type LedgerRow = Record<'tenant' | 'hour' | LedgerSum, number>;
 export type ReceiptRow = Record<'tenant' | 'minute' | (typeof RECEIPT_COLUMNS)[number], number>;

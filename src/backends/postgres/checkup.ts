@@ -4,13 +4,13 @@
 
 import type { DatabaseFacts } from '../../cli/doctor-checks.ts';
 import { countMissingSteps, problemOfIndexes } from './migrations.ts';
-import { type PostgresPool, SCHEMA } from './pool.ts';
+import { type PostgresPool, rowOf, SCHEMA } from './pool.ts';
 
 type OwnFacts = Omit<DatabaseFacts, 'problemOfMigration' | 'problemOfLog'>;
 type Row = Omit<OwnFacts, 'migrations' | 'migrationsMissing' | 'problemOfIndexes' | 'clockAheadMs'>;
 
 export async function databaseFacts(pool: PostgresPool, now: () => number = Date.now): Promise<OwnFacts> {
-  const { rows } = await pool.query<Row>(
+  const found = await pool.query<Row>(
     `SELECT current_setting('server_version') AS version,
             pg_is_in_recovery() AS "isStandby",
             current_setting('transaction_read_only') = 'on' AS "isReadOnly",
@@ -23,11 +23,9 @@ export async function databaseFacts(pool: PostgresPool, now: () => number = Date
               WHERE relnamespace = to_regnamespace('${SCHEMA}') AND relkind IN ('r', 'm')) AS bytes,
             (SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('${SCHEMA}.events')) AS days`,
   );
-  const [row] = rows;
-  if (row === undefined) throw new Error('a SELECT without FROM gave no row');
   const steps = await countMissingSteps(pool);
   return {
-    ...row,
+    ...rowOf(found),
     ...steps,
     problemOfIndexes: steps.migrationsMissing === 0 ? await problemOfIndexes(pool) : null,
     clockAheadMs: await clockAheadOf(pool, now),
@@ -37,11 +35,8 @@ export async function databaseFacts(pool: PostgresPool, now: () => number = Date
 /** To within half of the time that the query takes. */
 async function clockAheadOf(pool: PostgresPool, now: () => number): Promise<number> {
   const before = now();
-  const { rows } = await pool.query<{ time: number }>(
+  const found = await pool.query<{ time: number }>(
     'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS time',
   );
-  const after = now();
-  const [row] = rows;
-  if (row === undefined) throw new Error('a SELECT without FROM gave no row');
-  return (before + after) / 2 - row.time;
+  return (before + now()) / 2 - rowOf(found).time;
 }

@@ -6,16 +6,14 @@
  */
 
 import { OperatorError } from '../../errors.ts';
-import type { Queryable } from './pool.ts';
+import { type Queryable, rowOf } from './pool.ts';
 
 export async function databaseIdOf(connection: Queryable): Promise<string> {
-  const { rows } = await connection.query<{ id: string }>(
+  const found = await connection.query<{ id: string }>(
     `SELECT md5(id::text || (SELECT oid FROM pg_database WHERE datname = current_database()))::uuid::text AS id
        FROM identity`,
   );
-  const [row] = rows;
-  if (row === undefined) throw new Error('the table identity has no row');
-  return row.id;
+  return rowOf(found).id;
 }
 
 /**

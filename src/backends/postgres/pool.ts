@@ -141,6 +141,13 @@ export interface Result<Row> {
   readonly command: string;
 }
 
+/** Of a statement that always gives one. */
+export function rowOf<Row>({ rows }: Result<Row>): Row {
+  const [row] = rows;
+  if (row === undefined) throw new Error('a statement gave no row');
+  return row;
+}
+
 /** Runs statements: a pool (any connection, one transaction each) or a client (one connection). */
 export interface Queryable {
   /** Rejects with `StoreConflictError`, `StoreUnavailableError` or, for a bug, with the server's error. */
@@ -164,12 +171,11 @@ const VERSION_MIN = 15;
 const VERSION_STEP = 10_000;
 
 async function checkServer(pool: Queryable, address: string): Promise<void> {
-  const { rows } = await pool.query<{ version: number; encoding: string }>(
+  const found = await pool.query<{ version: number; encoding: string }>(
     `SELECT current_setting('server_version_num')::int AS version, current_setting('server_encoding') AS encoding`,
   );
-  const [row] = rows;
-  if (row === undefined) throw new Error('a SELECT without FROM gave no row');
-  const mistake = serverMistake(Math.floor(row.version / VERSION_STEP), row.encoding, address);
+  const { version, encoding } = rowOf(found);
+  const mistake = serverMistake(Math.floor(version / VERSION_STEP), encoding, address);
   if (mistake !== undefined) throw new OperatorError(mistake);
 }
 

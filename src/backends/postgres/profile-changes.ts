@@ -20,17 +20,16 @@ import { HASHED } from '../../views/keyed-hash.ts';
 import { type IdentifierRow, type MergeRow, oldestFirst, type ProfileNodes } from '../../views/profile.ts';
 import { planUnmerge } from '../../views/unmerge.ts';
 import { uuidOf } from '../../views/uuid.ts';
-import { insertAudit } from '../sql/audit.ts';
 import {
+  auditPart,
   erasePerson,
   type Erasure,
   findRejections,
   type MatchingRejections,
   type RejectionHorizon,
-} from '../sql/erase.ts';
-import { LOCAL_SHARD } from '../sql/store-tables.ts';
-import { addToProfiles, type RemovedEvent as RemovedFromSums, takeFromSums } from '../sql/sums.ts';
-import { writeUnmerge } from '../sql/unmerge.ts';
+  writeUnmerge,
+} from '../sql/profile-changes.ts';
+import { addToSums, type RemovedEvent as RemovedFromSums, takeFromSums } from '../sql/sums.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
 import { inRetriedTransaction, ROW_LOCKS, runSteps } from './sql-database.ts';
 import { dayOf } from './store-days.ts';
@@ -158,8 +157,7 @@ export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boole
   for (;;) {
     const before = progress;
     const after = await inDurableTransaction(pool, (client) => erasePiece(client, erasure, matching, before));
-    if (after === 'erased') return true;
-    if (after === 'erased by another') return before.removed > 0;
+    if (typeof after === 'boolean') return after;
     progress = after;
   }
 }
@@ -177,22 +175,17 @@ interface Progress {
 /**
  * Removes the events of some days, and with the last of them the person. The remaining number comes from the nodes'
  * counts and not from what was found: while an erase goes through the days, a processor may store more in a day that it
- * has passed.
+ * has passed. True when the person is gone; false if another erasure removed all of it.
  */
 async function erasePiece(
   client: PostgresClient,
   erasure: Erasure,
   matching: MatchingRejections,
   progress: Progress,
-): Promise<Progress | 'erased' | 'erased by another'> {
-  const { tenant, id, audit } = erasure;
+): Promise<Progress | boolean> {
+  const { tenant, id } = erasure;
   const profile = await lockProfile(client, tenant, id);
-  if (profile === undefined) {
-    // Another erasure of the same person removed the rest; both have their part in the audit.
-    const detail = { profile_id: id, nodes: 0, events: progress.removed };
-    if (progress.removed > 0) await runSteps(client, (tables) => insertAudit(tables, tenant, 'erase', audit, detail));
-    return 'erased by another';
-  }
+  if (profile === undefined) return runSteps(client, (tables) => auditPart(tables, erasure, progress.removed));
   // First and last seen are times of receipt.
   const first = dayOf(Math.min(...profile.nodes.map(({ firstSeen }) => firstSeen)));
   const end = dayOf(Math.max(...profile.nodes.map(({ lastSeen }) => lastSeen))) + 1;
@@ -212,9 +205,9 @@ async function erasePiece(
   } else await takeFromNodes(client, events);
   await runSteps(client, function* (tables) {
     yield* takeFromSums(tables, ROW_LOCKS, events, 'erased');
-    if (isGone) yield* addToProfiles(tables, LOCAL_SHARD, [[tenant, -1]]);
+    if (isGone) yield* addToSums(tables, 'profile_counts', [{ tenant, profiles: -1 }]);
   });
-  return isGone ? 'erased' : { nextDay: isLast ? days.end : days.first, removed, idleDays };
+  return isGone ? true : { nextDay: isLast ? days.end : days.first, removed, idleDays };
 }
 
 export interface RemovedEvent extends RemovedFromSums {

@@ -32,7 +32,7 @@ import {
 import { followsStart } from '../sql/starts.ts';
 import { installationOf } from './identity.ts';
 import { ADVISORY_LOCKS, MIGRATION_LOCK } from './migrations.ts';
-import type { PostgresPool, Queryable } from './pool.ts';
+import { type PostgresPool, type Queryable, rowOf } from './pool.ts';
 import { runSteps } from './sql-database.ts';
 import {
   bytesBefore,
@@ -292,9 +292,7 @@ export class StoreArrivals {
   }
 
   async #readHorizon(): Promise<{ readonly next: number; readonly horizon: number }> {
-    const { rows } = await this.#db.query<{ next: number; horizon: number }>(HORIZON_SQL);
-    const [row] = rows;
-    if (row === undefined) throw new Error('the number of the next transaction was not given');
+    const row = rowOf(await this.#db.query<{ next: number; horizon: number }>(HORIZON_SQL));
     this.#base ??= row.horizon - TRANSACTIONS_BEFORE;
     return row;
   }

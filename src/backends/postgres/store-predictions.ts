@@ -4,9 +4,6 @@
  * megabytes of each person, so not all of them are read.
  */
 
-import type { MatchOptions } from '../../identity/match-keys.ts';
-import type { LogRecord } from '../../log.ts';
-import type { TenantId } from '../../model.ts';
 import {
   completePrediction,
   decidePrediction,
@@ -36,23 +33,14 @@ const NODES_WITHIN_BYTES = `
 /** No tenant has this number: nothing is found for it. */
 const UNKNOWN_TENANT = 0;
 
-interface RequestToPredict {
-  /** Undefined for a tenant that never sent anything. */
-  readonly tenant: number | undefined;
-  readonly tenantId: TenantId;
-  readonly records: readonly LogRecord[];
-  readonly matchOptions: MatchOptions;
-  /** When a job would apply them. */
-  readonly appliedAt: number | undefined;
-}
-
-/** Within a transaction that sees one snapshot. */
+/** Within a transaction that sees one snapshot. `tenant` is undefined for one that never sent anything. */
 export async function predict(
   client: PostgresClient,
-  { tenant = UNKNOWN_TENANT, tenantId, records, matchOptions, appliedAt }: RequestToPredict,
+  tenant: number | undefined,
+  ...request: Parameters<typeof preparePrediction>
 ): Promise<Prediction> {
-  const prepared = preparePrediction(tenantId, records, matchOptions, appliedAt);
-  const decided = decidePrediction(prepared, await lookUp(client, tenant, prepared.lookup));
+  const prepared = preparePrediction(...request);
+  const decided = decidePrediction(prepared, await lookUp(client, tenant ?? UNKNOWN_TENANT, prepared.lookup));
   const { roots } = decided;
   if (roots.length === 0) return completePrediction(decided, [], new Set());
   const { rows } = await client.query<NodeRow & { readonly isRead: boolean }>(NODES_WITHIN_BYTES, [roots]);

@@ -27,7 +27,7 @@ import {
 } from '../../views/profile.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { chunksOf } from '../sql/steps.ts';
-import type { Queryable } from './pool.ts';
+import { type Queryable, rowOf } from './pool.ts';
 
 /** PostgreSQL cannot store U+0000 and no accepted text contains it, so a text with one matches nothing. */
 export function isPostgresText(text: string): boolean {
@@ -277,9 +277,7 @@ async function findCandidates(
 ): Promise<Candidates> {
   const values: unknown[] = [tenant, before, rows];
   if (filter !== null) values.push(filter.identifier, filter.phone, ...filter.properties);
-  const [row] = (await db.query<Candidates>(filter === null ? EVERYONE_SQL : CANDIDATES_SQL, values)).rows;
-  if (row === undefined) throw new Error('a sum without rows');
-  return row;
+  return rowOf(await db.query<Candidates>(filter === null ? EVERYONE_SQL : CANDIDATES_SQL, values));
 }
 
 /** Newest first, without nodes that are no longer roots. */

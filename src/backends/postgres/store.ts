@@ -8,11 +8,11 @@
  */
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../identity/match-keys.ts';
-import { HOUR_MS, type TenantId } from '../../model.ts';
+import { HOUR_MS, type IdentifierType, type TenantId } from '../../model.ts';
 import type { LedgerReader, Store } from '../../store.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { selectStoredEvents } from '../sql/ledger.ts';
-import { NO_ROWS, sharedStore, type SharedStore } from '../sql/store.ts';
+import { NO_PEOPLE, NO_ROWS, sharedStore, type SharedStore } from '../sql/store.ts';
 import type { PostgresPool } from './pool.ts';
 import { erase, inDurableTransaction, unmerge } from './profile-changes.ts';
 import { runSteps, storeQueriesOn } from './sql-database.ts';
@@ -42,7 +42,6 @@ interface PostgresStoreOptions {
   readonly matchOptions?: MatchOptions;
 }
 
-const NO_PEOPLE = async () => ({ found: [], end: null });
 /** Looks at every event. */
 const RECOUNT_MS_MAX = HOUR_MS;
 
@@ -91,19 +90,16 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
       ofTenant(tenantId, undefined, (tenant) => findProfile(pool, tenant, type, normalised)),
     profile: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readProfile(pool, tenant, id)),
     profiles: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listProfiles(pool, tenant, page)),
-    searchPeople: async (tenantId, query) => {
-      const tenant = await tenantOf(tenantId);
-      const step = tenant === undefined ? NO_PEOPLE : peopleSteps(pool, tenant, query, roughFilter(query));
-      return searchPeople(
-        {
-          tenant: tenant ?? 0,
-          findProfile: (type, normalised) => own.findProfile(tenantId, type, normalised),
-          profile: (profileId) => own.profile(tenantId, profileId),
-          step,
-        },
-        query,
-      );
-    },
+    searchPeople: (tenantId, query) =>
+      ofTenant(tenantId, NO_PEOPLE, (tenant) => {
+        const source = {
+          tenant,
+          findProfile: (type: IdentifierType, normalised: string) => findProfile(pool, tenant, type, normalised),
+          profile: (id: string) => readProfile(pool, tenant, id),
+          step: peopleSteps(pool, tenant, query, roughFilter(query)),
+        };
+        return searchPeople(source, query);
+      }),
     people: (tenantId, ids) => ofTenant(tenantId, new Map(), (tenant) => readPeople(pool, tenant, ids)),
     identity: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readIdentity(pool, tenant, id)),
 
@@ -131,7 +127,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
 
     predict: async (tenantId, records, appliedAt) => {
       const tenant = await tenantOf(tenantId);
-      return pool.inSnapshot((client) => predict(client, { tenant, tenantId, records, matchOptions, appliedAt }));
+      return pool.inSnapshot((client) => predict(client, tenant, tenantId, records, matchOptions, appliedAt));
     },
 
     recount: () => recount(pool),

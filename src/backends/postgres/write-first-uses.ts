@@ -23,7 +23,7 @@ import {
 import { HASHED, type HashOfKey, type KeyHash, keyHashes } from '../../views/keyed-hash.ts';
 import { isOfBody, olderUseName } from '../../views/key-use.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
-import { writeTombstones } from '../sql/erase.ts';
+import { writeTombstones } from '../sql/profile-changes.ts';
 import { openRejections } from '../sql/rejections.ts';
 import { bytea, type Columns, insertInto, int4, int8, RowsStatement, text, uuid } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
@@ -44,9 +44,7 @@ export async function hashesOf(connection: Queryable): Promise<HashOfKey> {
   await connection.query('INSERT INTO key_secret (secret) VALUES ($1) ON CONFLICT DO NOTHING', [
     randomBytes(SECRET_BYTES),
   ]);
-  const made = await secretIn(connection);
-  if (made === undefined) throw new Error('the table key_secret has no row');
-  return keyHashes(made);
+  return hashesOf(connection);
 }
 
 async function secretIn(connection: Queryable): Promise<Uint8Array | undefined> {

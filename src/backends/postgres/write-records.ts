@@ -13,7 +13,7 @@ import { compareBuckets, type CountedBucket } from '../../views/event-counts.ts'
 import { type KeptRejection, keptRejections } from '../../views/kept-rejections.ts';
 import { notesOf } from '../../views/trace.ts';
 import { bytea, insertInto, int4, int8, numeric, RowsStatement, text, uuid } from './binary-arrays.ts';
-import type { PostgresClient, Queryable } from './pool.ts';
+import { type PostgresClient, type Queryable, rowOf } from './pool.ts';
 import { SHIFT } from './store-arrivals.ts';
 import { dayOf } from './store-days.ts';
 import { NUMBERS_PER_BLOCK } from './store-schema.ts';
@@ -168,8 +168,7 @@ export class StoreNumbers {
 
   async #takeBlock(client: Queryable, count: number): Promise<void> {
     if (count > NUMBERS_PER_BLOCK) throw new RangeError(`a batch needs ${count} numbers in a row`);
-    const { rows } = await client.query<{ first: number }>(NEXT_BLOCK);
-    this.#next = rows[0]?.first ?? Number.NaN;
+    this.#next = rowOf(await client.query<{ first: number }>(NEXT_BLOCK)).first;
     this.#end = this.#next + NUMBERS_PER_BLOCK;
   }
 }

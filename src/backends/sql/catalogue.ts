@@ -6,6 +6,7 @@
  */
 
 import { type Compilable, type Kysely, type RawBuilder, sql } from 'kysely';
+import type { TenantId } from '../../model.ts';
 import type { Catalogue, CatalogueDetails } from '../../store.ts';
 import type { CatalogueKind, Observation } from '../../store-writer.ts';
 import {
@@ -30,32 +31,26 @@ const NO_EXAMPLES = '[]';
 /** The primary key of both tables. */
 const KEY = ['tenant', 'kind', 'name'] as const;
 
-interface CatalogueWrite {
-  readonly observations: readonly Observation[];
-  /** By id; of all tenants that were observed. */
-  readonly tenantNumbers: ReadonlyMap<string, number>;
-  readonly since: number;
-  readonly locks: RowLocks;
-}
-
-/** Within the transaction, as its last statements. */
-export function* addToCatalogue(tables: Tables, write: CatalogueWrite): Steps<void> {
-  const byTenant = Map.groupBy(write.observations, ({ tenantId }) => write.tenantNumbers.get(tenantId) as number);
+/** Within the transaction, as its last statements. `numbers` are those of all tenants that were observed, by id. */
+export function* addToCatalogue(
+  tables: Tables,
+  locks: RowLocks,
+  numbers: ReadonlyMap<TenantId, number>,
+  all: readonly Observation[],
+  since: number,
+): Steps<void> {
+  const byTenant = Map.groupBy(all, ({ tenantId }) => numbers.get(tenantId) as number);
   const tenants = [...byTenant].sort(([a], [b]) => a - b);
   if (tenants.length === 0) return;
   const lastErasedAt = new Map<number, number>();
   for (const some of chunksOf(tenants)) {
-    const numbers = some.map(([tenant]) => tenant);
-    const query = tables
-      .selectFrom('tenants')
-      .select(['no', 'last_erased_at'])
-      .where('no', 'in', numbers)
-      .orderBy('no');
+    const ofTenants = some.map(([tenant]) => tenant);
+    const query = tables.selectFrom('tenants').select(['no', 'last_erased_at']).where('no', 'in', ofTenants).orderBy('no');
     // Erases of these tenants wait until the end of the transaction.
-    for (const row of yield* rowsOf(write.locks.lockShared(query))) lastErasedAt.set(row.no, row.last_erased_at);
+    for (const row of yield* rowsOf(locks.lockShared(query))) lastErasedAt.set(row.no, row.last_erased_at);
   }
   for (const [tenant, observations] of tenants) {
-    const withExamples = (lastErasedAt.get(tenant) ?? 0) < write.since - CLOCK_DIFFERENCE_MS;
+    const withExamples = (lastErasedAt.get(tenant) ?? 0) < since - CLOCK_DIFFERENCE_MS;
     yield* addToTenant(tables, tenant, observations, withExamples);
   }
 }

@@ -19,8 +19,8 @@ import { withoutNul } from '../../views/storable-text.ts';
 import { HOUR_MS } from '../../model.ts';
 import { startOf } from '../../views/sums.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
-import { LOCAL_SHARD, type StoreQueries, type StoreTables } from './store-tables.ts';
-import { addToLedger, movedInLedger } from './sums.ts';
+import type { StoreQueries, StoreTables } from './store-tables.ts';
+import { addToSums, movedInLedger } from './sums.ts';
 
 /** Limit of all bodies together. Dead letters are bugs, so there are few; a body is at most as large as a request. */
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
@@ -216,7 +216,7 @@ export function* removeDeadLetters(tables: Tables, numbers: readonly number[]): 
     const users = rows.reduce((sum, row) => sum + row.users, 0);
     const events = rows.reduce((sum, row) => sum + row.events, 0);
     const moved = movedInLedger({ tenant, receivedAt }, { users, events }, 'dead_letters', 'expired');
-    yield* addToLedger(tables, LOCAL_SHARD, [moved]);
+    yield* addToSums(tables, 'ledger', [moved]);
   }
 }
 
@@ -244,7 +244,7 @@ export function* eraseFromDeadLetters(tables: Tables, tenant: number, tests: Per
     const { removed, ...row } = left;
     yield* changedBy(tables.updateTable('dead_letters').set(row).where('no', '=', no));
     const moved = movedInLedger({ tenant, receivedAt }, removed, 'dead_letters', 'erased');
-    yield* addToLedger(tables, LOCAL_SHARD, [moved]);
+    yield* addToSums(tables, 'ledger', [moved]);
   }
 }
 

@@ -4,7 +4,7 @@
  * never keys. The store owns the database that it is given.
  */
 
-import { type Kysely, sql } from 'kysely';
+import { type InferResult, type Kysely, sql } from 'kysely';
 import {
   type Account,
   type ApiKey,
@@ -200,12 +200,7 @@ function selectKeys(tables: Kysely<AccountTables>) {
     .select(ENFORCED_PLAN.as('enforcedPlan'));
 }
 
-interface KeyRow extends Omit<ApiKey, 'scopes' | 'origins' | 'rateLimit'> {
-  readonly scopes: string;
-  readonly origins: string;
-  readonly usersPerSecond: number | null;
-  readonly burstUsers: number | null;
-}
+type KeyRow = InferResult<ReturnType<typeof selectKeys>>[number];
 
 function toApiKey({ usersPerSecond, burstUsers, ...row }: KeyRow): ApiKey {
   return {

@@ -40,9 +40,6 @@ const MEMBER_COLUMNS = [
   'members.last_signed_in_at as lastSignedInAt',
 ] as const;
 
-/** Rolls back, so that the invitation stays. */
-class EmailTaken extends Error {}
-
 /** Rolls back, so that nothing is left of an attempt that has to wait. */
 class HasToWait extends Error {
   readonly waitMs: number;
@@ -191,13 +188,8 @@ export class SqlMemberStore implements MemberStore {
     });
   }
 
-  async acceptInvitation(acceptance: Acceptance): Promise<Member | 'gone' | 'email taken'> {
-    try {
-      return await this.#database.change((tables) => this.#accept(tables, acceptance));
-    } catch (error) {
-      if (error instanceof EmailTaken) return 'email taken';
-      throw error;
-    }
+  acceptInvitation(acceptance: Acceptance): Promise<Member | 'gone' | 'email taken'> {
+    return this.#database.change((tables) => this.#accept(tables, acceptance));
   }
 
   async takeAttempt(
@@ -232,7 +224,7 @@ export class SqlMemberStore implements MemberStore {
     return this.#database.close();
   }
 
-  async #accept(tables: Tables, acceptance: Acceptance): Promise<Member | 'gone'> {
+  async #accept(tables: Tables, acceptance: Acceptance): Promise<Member | 'gone' | 'email taken'> {
     const { tokenHash, at, passwordHash, session } = acceptance;
     const found = await findOpenInvitation(tables, tokenHash, at);
     if (found === undefined) return 'gone';
@@ -240,15 +232,13 @@ export class SqlMemberStore implements MemberStore {
     await this.#lockAccount(tables, found.accountId);
     const invitation = await findOpenInvitation(tables, tokenHash, at);
     if (invitation === undefined) return 'gone';
-    const removed = await tables
-      .deleteFrom('invitations')
-      .where('id', '=', invitation.id)
-      .returning('member_id as memberId')
-      .executeTakeFirst();
-    if (removed === undefined) return 'gone';
-    const memberId = removed.memberId ?? acceptance.memberId;
-    if (removed.memberId !== null) await setPassword(tables, memberId, passwordHash);
-    else if (!(await insertMember(tables, invitation, acceptance))) throw new EmailTaken();
+    const ofInvitation = tables.selectFrom('invitations').select('member_id').where('id', '=', invitation.id);
+    const locked = await this.#database.locks.lock(ofInvitation).executeTakeFirst();
+    if (locked === undefined) return 'gone';
+    const memberId = locked.member_id ?? acceptance.memberId;
+    if (locked.member_id !== null) await setPassword(tables, memberId, passwordHash);
+    else if (!(await insertMember(tables, invitation, acceptance))) return 'email taken';
+    await tables.deleteFrom('invitations').where('id', '=', invitation.id).execute();
     await this.#insertSession(tables, memberId, session);
     return selectMembers(tables).where('members.id', '=', memberId).executeTakeFirstOrThrow();
   }

@@ -71,14 +71,8 @@ const SHARED_PARTS: readonly SweepPart[] = [
 /** One piece; true when there is more to remove. */
 export function* sweepPiece(sweep: Sweep): Steps<boolean> {
   const { progress } = sweep;
-  const parts: readonly SweepPart[] = [
-    ...sweep.engineParts.map(
-      (work): SweepPart =>
-        () =>
-          engineStep(work),
-    ),
-    ...SHARED_PARTS,
-  ];
+  const engineParts = sweep.engineParts.map((work) => () => engineStep(work));
+  const parts: readonly SweepPart[] = [...engineParts, ...SHARED_PARTS];
   progress.calls += 1;
   for (const _ of parts) {
     const part = parts[progress.turn];

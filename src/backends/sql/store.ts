@@ -53,6 +53,7 @@ export type SharedStore = CatalogueReader &
   Pick<ProfileChanges, 'audit'>;
 
 export const NO_ROWS = { rows: [], nextCursor: null };
+export const NO_PEOPLE = { ...NO_ROWS, isPartial: false };
 
 export function sharedStore(engine: StoreEngine): SharedStore {
   const { queries } = engine;

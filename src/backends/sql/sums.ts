@@ -6,7 +6,7 @@
  * thousands of rows, are added by each engine. The ledger is read in `ledger.ts`.
  */
 
-import { sql, type SqlBool } from 'kysely';
+import { type Kysely, sql, type SqlBool } from 'kysely';
 import { HOUR_MS } from '../../model.ts';
 import type { CountBucket, CountQuery } from '../../store.ts';
 import type { PlanViolation, RecordHeader, RecordToStore } from '../../store-writer.ts';
@@ -23,7 +23,7 @@ import {
   EventCounts,
   rowsWithout,
 } from '../../views/event-counts.ts';
-import { type LedgerSum, RECEIPT_COLUMNS, ReceivedSums, type ReceiptRow } from '../../views/received-sums.ts';
+import { type LedgerSum, ReceivedSums, type ReceiptRow } from '../../views/received-sums.ts';
 import { startOf } from '../../views/sums.ts';
 import { plusExcluded, type RowLocks } from './database.ts';
 import { ViolationSums } from './plan-violations.ts';
@@ -64,15 +64,16 @@ export class TransactionSums {
   }
 
   /** Everything but the counts of events. In one order for all writers, so that none of them wait for each other. */
-  *write(tables: Tables, shard: number): Steps<void> {
+  *write(tables: Tables, shard = LOCAL_SHARD): Steps<void> {
     // First: it reads as well, and the rows of the others are to be locked for a moment only.
     yield* this.#violations.write(tables, shard);
     const { hours, minutes } = this.#received.take();
-    const profiles = [...this.#profiles].sort(([a], [b]) => a - b);
+    const profiles = Array.from(this.#profiles, ([tenant, more]) => ({ tenant, profiles: more }));
+    profiles.sort((a, b) => a.tenant - b.tenant);
     this.#profiles.clear();
-    yield* addToLedger(tables, shard, hours);
-    yield* addToReceipts(tables, shard, minutes);
-    yield* addToProfiles(tables, shard, profiles);
+    yield* addToSums(tables, 'ledger', hours, shard);
+    yield* addToSums(tables, 'receipts', minutes, shard);
+    yield* addToSums(tables, 'profile_counts', profiles, shard);
   }
 
   clear(): void {
@@ -85,47 +86,36 @@ export class TransactionSums {
 
 type LedgerRow = { readonly tenant: number; readonly hour: number } & Readonly<Partial<Record<LedgerSum, number>>>;
 
+interface SumRows {
+  readonly ledger: LedgerRow;
+  readonly receipts: ReceiptRow;
+  readonly profile_counts: { readonly tenant: number; readonly profiles: number };
+}
+
+/** The primary key of each, besides the shard. */
+const SUM_KEYS: Readonly<Record<keyof SumRows, readonly string[]>> = {
+  ledger: ['tenant', 'hour'],
+  receipts: ['tenant', 'minute'],
+  profile_counts: ['tenant'],
+};
+
 /** All rows have the same sums; negative ones are subtracted. */
-export function* addToLedger(tables: Tables, shard: number, rows: readonly LedgerRow[]): Steps<void> {
-  const { tenant: _tenant, hour: _hour, ...sums } = rows[0] ?? { tenant: 0, hour: 0 };
-  for (const some of chunksOf(rows)) {
-    yield* changedBy(
-      tables
-        .insertInto('ledger')
-        .values(some.map((row) => Object.assign({ shard }, row)))
-        .onConflict((conflict) =>
-          conflict.columns(['tenant', 'hour', 'shard']).doUpdateSet(plusExcluded('ledger', Object.keys(sums))),
-        ),
-    );
-  }
-}
-
-function* addToReceipts(tables: Tables, shard: number, rows: readonly ReceiptRow[]): Steps<void> {
-  for (const some of chunksOf(rows)) {
-    yield* changedBy(
-      tables
-        .insertInto('receipts')
-        .values(some.map((row) => Object.assign({ shard }, row)))
-        .onConflict((conflict) =>
-          conflict.columns(['tenant', 'minute', 'shard']).doUpdateSet(plusExcluded('receipts', RECEIPT_COLUMNS)),
-        ),
-    );
-  }
-}
-
-export function* addToProfiles(
+export function* addToSums<Table extends keyof SumRows>(
   tables: Tables,
-  shard: number,
-  rows: readonly (readonly [tenant: number, more: number])[],
+  table: Table,
+  rows: readonly SumRows[Table][],
+  shard = LOCAL_SHARD,
 ): Steps<void> {
+  const key = [...SUM_KEYS[table], 'shard'];
+  const sums = Object.keys(rows[0] ?? {}).filter((column) => !key.includes(column));
+  // Without the types of each table, whose rows are checked above.
+  const untyped = tables as unknown as Kysely<Record<string, Record<string, number>>>;
   for (const some of chunksOf(rows)) {
     yield* changedBy(
-      tables
-        .insertInto('profile_counts')
-        .values(some.map(([tenant, profiles]) => ({ tenant, shard, profiles })))
-        .onConflict((conflict) =>
-          conflict.columns(['tenant', 'shard']).doUpdateSet(plusExcluded('profile_counts', ['profiles'])),
-        ),
+      untyped
+        .insertInto<string>(table)
+        .values(some.map((row) => Object.assign<Record<string, number>, object>({ shard }, row)))
+        .onConflict((conflict) => conflict.columns(key).doUpdateSet(plusExcluded(table, sums))),
     );
   }
 }
@@ -161,7 +151,7 @@ export function* takeFromSums(
     return movedInLedger({ tenant, receivedAt }, { users, events: removed.length }, 'stored', becoming);
   });
   rows.sort((a, b) => a.tenant - b.tenant || a.hour - b.hour);
-  yield* addToLedger(tables, LOCAL_SHARD, rows);
+  yield* addToSums(tables, 'ledger', rows);
 }
 
 /** To be added to the first shard of the ledger. */

@@ -106,7 +106,7 @@ export abstract class SqlWriteTransaction {
   }
 
   async writeCatalogue(observations: readonly Observation[], since: number): Promise<void> {
-    const tenantNumbers = await this.tenantNumbers([...new Set(observations.map(({ tenantId }) => tenantId))]);
-    await this.inSteps((tables) => addToCatalogue(tables, { observations, tenantNumbers, since, locks: this.locks }));
+    const numbers = await this.tenantNumbers([...new Set(observations.map(({ tenantId }) => tenantId))]);
+    await this.inSteps((tables) => addToCatalogue(tables, this.locks, numbers, observations, since));
   }
 }

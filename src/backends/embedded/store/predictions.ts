@@ -3,9 +3,7 @@
  * would look up, with the same code, in one read transaction. Writes nothing, not even the row of a new tenant.
  */
 
-import type { MatchOptions } from '../../../identity/match-keys.ts';
-import type { LogRecord } from '../../../log.ts';
-import type { NodeNumber, TenantId } from '../../../model.ts';
+import type { NodeNumber } from '../../../model.ts';
 import {
   completePrediction,
   decidePrediction,
@@ -28,14 +26,8 @@ import { Tombstones } from './invalidations.ts';
 const UNKNOWN_TENANT = { no: 0, last_erased_at: 0 };
 
 /** Within a read transaction. */
-export function predict(
-  store: StoreConnection,
-  options: MatchOptions,
-  tenantId: TenantId,
-  records: readonly LogRecord[],
-  appliedAt?: number,
-): Prediction {
-  const prepared = preparePrediction(tenantId, records, options, appliedAt);
+export function predict(store: StoreConnection, ...request: Parameters<typeof preparePrediction>): Prediction {
+  const prepared = preparePrediction(...request);
   const decided = decidePrediction(prepared, lookUp(store, prepared.lookup));
   const unread = new Set<NodeNumber>();
   let bytesLeft = PROPERTIES_BYTES_MAX;

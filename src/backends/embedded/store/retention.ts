@@ -11,7 +11,7 @@
 import type { Retention } from '../../../store-writer.ts';
 import { NO_PROGRESS, reportOverLimit, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../../sql/retention.ts';
 import { transaction } from '../database.ts';
-import { freePages, VACUUM_PAGES } from './erase.ts';
+import { freePages, VACUUM_PAGES } from './profile-changes.ts';
 import { dropEntries, eventsBetween, removable, type RemovableEvent, removeEvents } from './stored-events.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 import type { FirstUses } from './first-uses.ts';

@@ -7,19 +7,18 @@
  */
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../../identity/match-keys.ts';
-import type { TenantId } from '../../../model.ts';
+import type { IdentifierType, NodeNumber, TenantId } from '../../../model.ts';
 import type { Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../../views/people-search.ts';
-import { NO_ROWS, sharedStore, type SharedStore } from '../../sql/store.ts';
+import { NO_PEOPLE, NO_ROWS, sharedStore, type SharedStore } from '../../sql/store.ts';
 import { LOCAL_LOG } from '../../sql/store-tables.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isDiskError, mayPassByItself } from '../disk.ts';
 import type { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
-import { unmerge } from './unmerge.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { inWriteTransaction, StoreConnection } from './connection.ts';
-import { erase } from './erase.ts';
+import { erase, unmerge } from './profile-changes.ts';
 import { listArrivals, listEvents, listNewestArrivals } from './events.ts';
 import { listProfiles, nodesById, nodesByKey, readIdentity, readPeople, readProfile, searchBlock } from './profiles.ts';
 import { predict } from './predictions.ts';
@@ -95,22 +94,18 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
         return nodes && readProfile(store, nodes);
       }),
     profiles: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listProfiles(store, tenant, page)),
-    searchPeople: async (tenantId, query) => {
-      const tenant = await read(() => store.tenant(tenantId));
-      const filter = roughFilter(query);
-      return searchPeople(
-        {
-          tenant: tenant ?? 0,
-          findProfile: (type, normalised) => own.findProfile(tenantId, type, normalised),
-          profile: (profileId) => own.profile(tenantId, profileId),
-          step: async (before, room, until) => {
-            if (tenant === undefined) return { found: [], end: null };
-            return read(() => searchBlock(store, tenant, query, filter, { before, room, until }));
-          },
-        },
-        query,
-      );
-    },
+    searchPeople: (tenantId, query) =>
+      withTenant(tenantId, NO_PEOPLE, (tenant) => {
+        const filter = roughFilter(query);
+        const source = {
+          tenant,
+          findProfile: (type: IdentifierType, normalised: string) => own.findProfile(tenantId, type, normalised),
+          profile: (id: string) => own.profile(tenantId, id),
+          step: (before: NodeNumber, room: number, until: number) =>
+            read(() => searchBlock(store, tenant, query, filter, { before, room, until })),
+        };
+        return searchPeople(source, query);
+      }),
     people: (tenantId, ids) => ofTenant(tenantId, new Map(), (tenant) => readPeople(store, tenant, ids)),
     identity: (tenantId, id) =>
       ofTenant(tenantId, undefined, (tenant) => {
@@ -133,7 +128,7 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
       ),
     erase: (tenantId, id, audit) =>
       withTenant(tenantId, false, (tenant) => erase(store, { tenant, tenantId, id, audit, matchOptions })),
-    predict: (tenantId, records, appliedAt) => read(() => predict(store, matchOptions, tenantId, records, appliedAt)),
+    predict: (tenantId, records, appliedAt) => read(() => predict(store, tenantId, records, matchOptions, appliedAt)),
     recount: () => read(() => recount(store)),
     close: async () => {
       if (database.isOpen) database.close();

@@ -38,7 +38,7 @@ import { countLostRecords, type Difference, readDifference, readProcessedLog } f
 import { hasJobs } from '../../sql/jobs.ts';
 import { markAccepted, openRejectionsOf } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
-import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
+import { LOCAL_LOG, type StoreQueries } from '../../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { mayPassByItself } from '../disk.ts';
@@ -223,7 +223,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   async commit(durable: boolean): Promise<void> {
     this.#attempt(() => {
       addCounts(this.#store, this.sums.takeCounts());
-      this.#store.steps((tables) => this.sums.write(tables, LOCAL_SHARD));
+      this.#store.steps((tables) => this.sums.write(tables));
       this.#tables.flush();
       for (const tree of this.#trees) tree.flush();
       for (const [name, next] of Object.entries(this.#next)) {

@@ -1,4 +1,8 @@
 /**
+ * What an unmerge (rule 16, `views/unmerge.ts`) changes besides the roots of nodes: merges, pairs that may not be linked
+ * again, the audit and the number of profiles. Each engine sets the roots, and notifies writers that cache them, in the
+ * same transaction.
+ *
  * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals, stored rejections,
  * users in dead letters, patches of jobs that name the person, and all examples in the tenant's catalogue. Hashed
  * tombstones of the match keys stay, so that data received before the erase is dropped when it is processed late.
@@ -13,6 +17,7 @@ import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber, type TenantId } from '../../model.ts';
 import type { AuditContext } from '../../store.ts';
+import type { UnmergePlan } from '../../views/unmerge.ts';
 import { nameOfKey, payloadTest, textTest, userTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { insertAudit } from './audit.ts';
@@ -21,6 +26,33 @@ import { eraseFromDeadLetters } from './dead-letters.ts';
 import { endJobsThatName } from './jobs.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreTables } from './store-tables.ts';
+import { addToSums } from './sums.ts';
+
+/** `traceId` is that of the audit, as the engine stores it. */
+export function* writeUnmerge(
+  tables: Tables,
+  tenant: number,
+  { undone, rewritten, cannotLink, detail }: UnmergePlan,
+  audit: AuditContext,
+  traceId: StoreTables['cannot_link']['trace_id'],
+): Steps<void> {
+  for (const some of chunksOf(undone)) yield* changedBy(tables.deleteFrom('merges').where('no', 'in', some));
+  for (const { no, from, into } of rewritten) {
+    yield* changedBy(tables.updateTable('merges').set({ from_node: from, into_node: into }).where('no', '=', no));
+  }
+  for (const some of chunksOf(cannotLink)) {
+    const rows = some.map(([one, other]) => ({ node_a: one, node_b: other, trace_id: traceId, at: audit.at }));
+    yield* changedBy(
+      tables
+        .insertInto('cannot_link')
+        .values(rows)
+        .onConflict((conflict) => conflict.doNothing()),
+    );
+  }
+  yield* insertAudit(tables, tenant, 'unmerge', audit, detail);
+  // Each removed merge had made one profile of two.
+  yield* addToSums(tables, 'profile_counts', [{ tenant, profiles: undone.length }]);
+}
 
 /** The stored part of one user is some tens of kilobytes at most. */
 const REJECTIONS_PER_READ = 500;
@@ -146,6 +178,15 @@ export function* erasePerson(
     yield* changedBy(identity.deleteFrom('nodes').where('no', 'in', some));
   }
   yield* insertAudit(tables, tenant, 'erase', audit, { profile_id: id, nodes: nodes.length, events });
+}
+
+/**
+ * If another erasure of the same person removes the rest of it: both have their part in the audit. False if this one
+ * removed nothing.
+ */
+export function* auditPart(tables: Tables, { tenant, id, audit }: Erasure, events: number): Steps<boolean> {
+  if (events > 0) yield* insertAudit(tables, tenant, 'erase', audit, { profile_id: id, nodes: 0, events });
+  return events > 0;
 }
 
 /** A later erase of the same key replaces an earlier one. */

@@ -1,10 +1,9 @@
 /**
- * Erasing a person (rule 17): events, nodes, identifiers, properties, merges, refusals and stored rejections are
- * removed. Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is
- * processed late. Refusals of other people that name one of the erased identifiers are removed too, and so are the
- * first uses of the `$event_id`s of the events.
+ * Unmerging (rule 16) and erasing (rule 17) a person. Changed nodes are written to `invalidations`, and the processor
+ * drops them from its caches before its next transaction. An erase removes what `backends/sql/profile-changes.ts` does,
+ * properties, events, and the first uses of their `$event_id`s.
  *
- * All in one transaction, except for a person with very many events: these are removed in pieces first, so that the
+ * An erase is one transaction, except for a person with very many events: these are removed in pieces first, so that the
  * processor does not wait. After a crash in between, the profile exists with fewer events and can be erased again. Freed
  * bytes are overwritten (`secure_delete`). Limits: where SQLite moved rows between pages earlier, copies may stay in the
  * unused part of a page until it is reused or the file is vacuumed; the event log keeps requests for its own retention;
@@ -13,17 +12,18 @@
 
 import { type SqlBool, sql } from 'kysely';
 import type { NodeNumber } from '../../../model.ts';
+import type { AuditContext, UnmergeResult } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
-import { insertAudit } from '../../sql/audit.ts';
 import {
+  auditPart,
   type Erasure,
   erasePerson,
   findRejections,
   type RejectionHorizon,
   type MatchingRejections,
-} from '../../sql/erase.ts';
-import { LOCAL_SHARD } from '../../sql/store-tables.ts';
-import { addToProfiles } from '../../sql/sums.ts';
+  writeUnmerge,
+} from '../../sql/profile-changes.ts';
+import { addToSums } from '../../sql/sums.ts';
 import { BUSY_TIMEOUT_MS } from '../database.ts';
 import {
   entriesOf,
@@ -37,12 +37,36 @@ import {
 } from './stored-events.ts';
 import { forgetEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
-import { type EventTable, inWriteTransaction, type StoreConnection } from './connection.ts';
+import { type EventTable, idBytes, inWriteTransaction, type StoreConnection } from './connection.ts';
 import { MATCH_KEYS, runKeyOf } from './match-keys.ts';
 import { PROFILE_RUNS, subtractEvents } from './profile-runs.ts';
-import { identifiersOf, nodesById } from './profiles.ts';
+import { identifiersOf, mergesOf, nodesById } from './profiles.ts';
 import { erasedKeys, eventIdOf } from '../../../views/erased-person.ts';
 import type { ProfileNodes } from '../../../views/profile.ts';
+import { planUnmerge } from '../../../views/unmerge.ts';
+import { uuidBytes } from '../uuids.ts';
+
+/** Rule 16. Undefined for an unknown profile. */
+export function unmerge(
+  store: StoreConnection,
+  tenant: number,
+  id: string,
+  mergedBy: string,
+  audit: AuditContext,
+): UnmergeResult | undefined {
+  const profile = nodesById(store, tenant, id);
+  if (profile === undefined) return undefined;
+  const cause = idBytes(mergedBy) === undefined ? null : mergedBy.toLowerCase();
+  const plan = planUnmerge(profile, mergesOf(store, profile.nodes), cause);
+  if (plan.undone.length === 0) return plan.result;
+  for (const [node, root] of plan.roots) {
+    store.run('DELETE FROM aliases WHERE node = ?', node);
+    if (node !== root) store.run('INSERT INTO aliases VALUES (?, ?)', node, root);
+  }
+  invalidate(store, { nodes: profile.nodes.map(({ node }) => node) });
+  store.steps((tables) => writeUnmerge(tables, tenant, plan, audit, uuidBytes(audit.traceId)));
+  return plan.result;
+}
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
 export const VACUUM_PAGES = 512;
@@ -58,7 +82,7 @@ const HORIZON: RejectionHorizon = {
 
 /** False for an unknown profile, and for one that another erasure removes first. */
 export async function erase(store: StoreConnection, erasure: Erasure): Promise<boolean> {
-  const { tenant, id, audit } = erasure;
+  const { tenant, id } = erasure;
   const known = store.read(() => nodesById(store, tenant, id));
   if (known === undefined) return false;
   // Searched before the transaction, since there may be many; rows added meanwhile are searched within it.
@@ -70,10 +94,7 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   const removePiece = (): boolean => {
     const profile = nodesById(store, tenant, id);
     if (profile === undefined) {
-      // Another erasure of the same person removed the rest; both have their part in the audit.
-      isFound = events > 0;
-      const detail = { profile_id: id, nodes: 0, events };
-      if (isFound) store.steps((tables) => insertAudit(tables, tenant, 'erase', audit, detail));
+      isFound = store.steps((tables) => auditPart(tables, erasure, events));
       return true;
     }
     const removed = eraseEvents(store, profile);
@@ -207,7 +228,7 @@ function eraseProfile(
   for (const node of nodes) store.run('DELETE FROM aliases WHERE node = ?', node);
   store.runs(PROFILE_RUNS).remove(nodes.map((node) => [node]));
   invalidate(store, { nodes, erasedKeys: runKeys.map(([hash]) => hash) });
-  store.steps((tables) => addToProfiles(tables, LOCAL_SHARD, [[tenant, -1]]));
+  store.steps((tables) => addToSums(tables, 'profile_counts', [{ tenant, profiles: -1 }]));
 }
 
 /** Without waiting for readers and writers, which would block the reads of this thread. */
