@@ -11,7 +11,7 @@ import { SqlKeyStore } from '../sql/keys.ts';
 import { SqlMemberStore } from '../sql/members.ts';
 import { createTables } from '../sql/tables.ts';
 import { type DatabaseFile, ENGINE_TYPES } from './database.ts';
-import { openSqlDatabase } from './sql-database.ts';
+import { SqliteSqlDatabase } from './sql-database.ts';
 
 const CREATE = `
   ${createTables(ACCOUNT_TABLES, ENGINE_TYPES)}
@@ -33,9 +33,9 @@ export function keysFile(file: string): DatabaseFile {
 }
 
 export function openSqliteKeyStore(file: string): KeyStore {
-  return new SqlKeyStore(openSqlDatabase(keysFile(file)));
+  return new SqlKeyStore(new SqliteSqlDatabase(keysFile(file)));
 }
 
 export function openSqliteMemberStore(file: string): MemberStore {
-  return new SqlMemberStore(openSqlDatabase(keysFile(file)));
+  return new SqlMemberStore(new SqliteSqlDatabase(keysFile(file)));
 }

@@ -110,7 +110,7 @@ class SqliteMigrationSource implements MigrationSource {
   }
 
   async ledger(): Promise<TenantLedger> {
-    return readAllHours(this.#store.queries);
+    return this.#store.steps(readAllHours);
   }
 
   async close(): Promise<void> {

@@ -1,19 +1,17 @@
 /**
  * A SQLite file as the `SqlDatabase` of `backends/sql/`, in a thread that must not block: an edge takes events while
- * another process holds the lock of the file. So a statement or transaction that finds the file locked is retried every
- * RETRY_MS, for BUSY_TIMEOUT_MS at most, and the thread does other work in between. Transactions run one after the
- * other on a connection of their own, so that reads neither wait for them nor see them half done.
+ * another process holds the lock of the file. So what finds the file locked is tried again every RETRY_MS, for
+ * BUSY_TIMEOUT_MS at most, and the thread does other work in between.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
-import type { Kysely } from 'kysely';
 import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
-import { type Durability, queriesFor, type RowLocks, type SqlDatabase } from '../sql/database.ts';
-import type { StatementResult } from '../sql/steps.ts';
-import { BUSY_TIMEOUT_MS, type DatabaseFile, isBusy, openDatabase, RETRY_MS } from './database.ts';
-import { markCommit } from './wal-chain.ts';
+import type { AccountTables } from '../sql/account-tables.ts';
+import { type AccountSteps, type Durability, queriesFor, type RowLocks, type SqlDatabase } from '../sql/database.ts';
+import { runStepsSync, type StatementResult } from '../sql/steps.ts';
+import { BUSY_TIMEOUT_MS, type DatabaseFile, isBusy, openDatabase, RETRY_MS, transaction } from './database.ts';
 
 /** A transaction has the whole file to itself. */
 export const NO_LOCKS: RowLocks = {
@@ -22,72 +20,50 @@ export const NO_LOCKS: RowLocks = {
   skipLocked: (query) => query,
 };
 
-export function openSqlDatabase<Tables>(file: DatabaseFile): SqlDatabase<Tables> {
-  const writer = openDatabase(file);
-  try {
-    return new SqliteSqlDatabase<Tables>(writer, openDatabase({ ...file, check: false }));
-  } catch (error) {
-    writer.close();
-    throw error;
-  }
-}
+const TABLES = queriesFor<AccountTables>('sqlite');
 
-class SqliteSqlDatabase<Tables> implements SqlDatabase<Tables> {
-  readonly reading: Kysely<Tables>;
-  readonly locks = NO_LOCKS;
-  readonly #writing: Kysely<Tables>;
-  readonly #writer: DatabaseSync;
-  readonly #reader: DatabaseSync;
-  /** The last requested transaction, which the next one waits for; never rejects. */
-  #lastChange: Promise<unknown> = Promise.resolve();
+export class SqliteSqlDatabase implements SqlDatabase {
+  readonly #database: DatabaseSync;
+  /** Calls that have not finished; they never reject. */
+  readonly #running = new Set<Promise<unknown>>();
 
-  constructor(writer: DatabaseSync, reader: DatabaseSync) {
-    this.#writer = writer;
-    this.#reader = reader;
+  constructor(file: DatabaseFile) {
+    this.#database = openDatabase(file);
     // SQLite's own wait would block the thread.
-    for (const database of [writer, reader]) database.exec('PRAGMA busy_timeout = 0');
-    this.reading = queriesFor('sqlite', (sql, values) =>
-      translateErrors(whenFree(() => run(reader, sql, values), giveUpAt())),
-    );
-    this.#writing = queriesFor('sqlite', async (sql, values) => run(writer, sql, values));
+    this.#database.exec('PRAGMA busy_timeout = 0');
   }
 
-  change<T>(work: (tables: Kysely<Tables>) => Promise<T>, durability: Durability = 'synced'): Promise<T> {
-    const deadline = giveUpAt();
-    const done = this.#lastChange.then(() => translateErrors(this.#transaction(work, durability, deadline)));
-    this.#lastChange = done.catch(() => {});
-    return done;
+  read<T>(stepsOf: AccountSteps<T>): Promise<T> {
+    return this.#whenFree(() => this.#run(stepsOf));
+  }
+
+  change<T>(stepsOf: AccountSteps<T>, durability: Durability = 'synced'): Promise<T> {
+    return this.#whenFree(() => {
+      this.#database.exec(`PRAGMA synchronous = ${durability === 'synced' ? 'FULL' : 'NORMAL'}`);
+      return transaction(this.#database, () => this.#run(stepsOf), 0);
+    });
   }
 
   async close(): Promise<void> {
-    await this.#lastChange;
-    for (const database of [this.#reader, this.#writer]) if (database.isOpen) database.close();
+    await Promise.all(this.#running);
+    if (this.#database.isOpen) this.#database.close();
   }
 
-  async #transaction<T>(
-    work: (tables: Kysely<Tables>) => Promise<T>,
-    durability: Durability,
-    deadline: number,
-  ): Promise<T> {
-    const database = this.#writer;
-    database.exec(`PRAGMA synchronous = ${durability === 'synced' ? 'FULL' : 'NORMAL'}`);
-    // IMMEDIATE takes the lock now: nothing later in this transaction waits.
-    await whenFree(() => database.exec('BEGIN IMMEDIATE'), deadline);
-    try {
-      const result = await work(this.#writing);
-      markCommit(database);
-      database.exec('COMMIT');
-      return result;
-    } catch (error) {
-      // Some errors (a full disk) make SQLite roll back by itself.
-      if (database.isOpen && database.isTransaction) database.exec('ROLLBACK');
-      throw error;
-    }
+  #run<T>(stepsOf: AccountSteps<T>): T {
+    return runStepsSync(stepsOf(TABLES, NO_LOCKS), ({ sql, parameters }) =>
+      runStatement(this.#database.prepare(sql), parameters as SQLInputValue[]),
+    );
   }
-}
 
-function run(database: DatabaseSync, sql: string, values: readonly unknown[]): StatementResult {
-  return runStatement(database.prepare(sql), values as SQLInputValue[]);
+  #whenFree<T>(attempt: () => T): Promise<T> {
+    const result = whenFree(attempt);
+    const ended = result.then(
+      () => this.#running.delete(ended),
+      () => this.#running.delete(ended),
+    );
+    this.#running.add(ended);
+    return result;
+  }
 }
 
 export function runStatement(statement: StatementSync, parameters: readonly SQLInputValue[]): StatementResult {
@@ -97,29 +73,22 @@ export function runStatement(statement: StatementSync, parameters: readonly SQLI
   return { rows, rowCount: rows.length };
 }
 
-function giveUpAt(): number {
-  return performance.now() + BUSY_TIMEOUT_MS;
-}
-
-async function whenFree<T>(attempt: () => T, deadline: number): Promise<T> {
+async function whenFree<T>(attempt: () => T): Promise<T> {
+  const giveUpAt = performance.now() + BUSY_TIMEOUT_MS;
   for (;;) {
     try {
       return attempt();
     } catch (error) {
-      if (!isBusy(error) || performance.now() > deadline) throw error;
+      if (!isBusy(error) || performance.now() > giveUpAt) throw translated(error);
       await sleep(RETRY_MS);
     }
   }
 }
 
-async function translateErrors<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    // A constraint violation is a bug of ours, and reported as one.
-    const code = sqliteCodeOf(error);
-    const isClosed = error instanceof Error && 'code' in error && error.code === 'ERR_INVALID_STATE';
-    if (!isClosed && (code === undefined || code === SQLITE.constraint)) throw error;
-    throw new StoreUnavailableError('keys and members cannot be read or written', { cause: error });
-  }
+function translated(error: unknown): unknown {
+  // A constraint violation is a bug of ours, and reported as one.
+  const code = sqliteCodeOf(error);
+  const isClosed = error instanceof Error && 'code' in error && error.code === 'ERR_INVALID_STATE';
+  if (!isClosed && (code === undefined || code === SQLITE.constraint)) return error;
+  return new StoreUnavailableError('keys and members cannot be read or written', { cause: error });
 }

@@ -27,7 +27,7 @@ import { readMigration, readProgress } from './migration-state.ts';
 import { openPool, type PostgresPool, type Queryable } from './pool.ts';
 import { deriveMigratedArrivals } from './store-arrivals.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
-import { storeQueriesOn } from './sql-database.ts';
+import { runSteps } from './sql-database.ts';
 import { NUMBERS_PER_BLOCK } from './store-schema.ts';
 import { readPostgresUrl } from './url.ts';
 
@@ -142,7 +142,7 @@ class PostgresMigrationTarget implements MigrationTarget {
   }
 
   async ledger(): Promise<TenantLedger> {
-    return readAllHours(storeQueriesOn(this.#pool));
+    return runSteps(this.#pool, readAllHours);
   }
 
   async finish(at: number): Promise<void> {

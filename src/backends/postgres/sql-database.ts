@@ -4,11 +4,10 @@
  * is given.
  */
 
-import type { Kysely } from 'kysely';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
-import { queriesFor, type RowLocks, type SqlDatabase, sqlQueriesFor } from '../sql/database.ts';
-import { runStepsAsync, type Steps } from '../sql/steps.ts';
-import type { StoreQueries } from '../sql/store-tables.ts';
+import type { AccountTables } from '../sql/account-tables.ts';
+import { type AccountSteps, queriesFor, type RowLocks, type SqlDatabase } from '../sql/database.ts';
+import { runStepsAsync, type Steps, type Tables } from '../sql/steps.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 
 const CONFLICT_ATTEMPTS = 5;
@@ -21,19 +20,25 @@ export const ROW_LOCKS: RowLocks = {
   skipLocked: (query) => query.forUpdate().skipLocked(),
 };
 
-export class PostgresSqlDatabase<Tables> implements SqlDatabase<Tables> {
-  readonly reading: Kysely<Tables>;
-  readonly locks = ROW_LOCKS;
+const ACCOUNT_TABLES = queriesFor<AccountTables>('postgres');
+const STORE_TABLES: Tables = queriesFor('postgres');
+
+export class PostgresSqlDatabase implements SqlDatabase {
   readonly #pool: PostgresPool;
 
   constructor(pool: PostgresPool) {
     this.#pool = pool;
-    this.reading = queriesOn(pool, READ_TIMEOUT_MS);
   }
 
-  change<T>(work: (tables: Kysely<Tables>) => Promise<T>): Promise<T> {
+  read<T>(stepsOf: AccountSteps<T>): Promise<T> {
+    return run(this.#pool, stepsOf(ACCOUNT_TABLES, ROW_LOCKS), { timeoutMs: READ_TIMEOUT_MS });
+  }
+
+  change<T>(stepsOf: AccountSteps<T>): Promise<T> {
     const problem = 'too many concurrent changes to the same rows; try again';
-    return inRetriedTransaction(this.#pool, CONFLICT_ATTEMPTS, problem, (client) => work(queriesOn(client)));
+    return inRetriedTransaction(this.#pool, CONFLICT_ATTEMPTS, problem, (client) =>
+      run(client, stepsOf(ACCOUNT_TABLES, ROW_LOCKS)),
+    );
   }
 
   close(): Promise<void> {
@@ -55,18 +60,11 @@ export async function inRetriedTransaction<T>(
   }
 }
 
-/** For the store's own statements on a pool, or within the transaction of a client. */
-export function storeQueriesOn(connection: Queryable): StoreQueries {
-  return sqlQueriesFor('postgres', (text, values) => connection.query<unknown>(text, values));
-}
-
 /** Within the transaction of a client; on a pool, each statement by itself. */
-export function runSteps<T>(connection: Queryable, stepsOf: (tables: StoreQueries['tables']) => Steps<T>): Promise<T> {
-  const { tables } = storeQueriesOn(connection);
-  return runStepsAsync(stepsOf(tables), ({ sql, parameters }) => connection.query<unknown>(sql, parameters));
+export function runSteps<T>(connection: Queryable, stepsOf: (tables: Tables) => Steps<T>): Promise<T> {
+  return run(connection, stepsOf(STORE_TABLES));
 }
 
-function queriesOn<Tables>(connection: Queryable, timeoutMs?: number): Kysely<Tables> {
-  const limit = timeoutMs === undefined ? {} : { timeoutMs };
-  return queriesFor('postgres', (text, values) => connection.query<unknown>({ text, ...limit }, values));
+function run<T>(connection: Queryable, steps: Steps<T>, limit: { readonly timeoutMs?: number } = {}): Promise<T> {
+  return runStepsAsync(steps, ({ sql, parameters }) => connection.query<unknown>({ text: sql, ...limit }, parameters));
 }

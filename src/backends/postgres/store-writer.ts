@@ -30,12 +30,11 @@ import { countLostRecords, type Difference, readDifference, readProcessedLog } f
 import { hasJobs } from '../sql/jobs.ts';
 import { markAccepted } from '../sql/rejections.ts';
 import type { Steps, Tables } from '../sql/steps.ts';
-import type { StoreQueries } from '../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../sql/write-transaction.ts';
 import { assertInstallation, type PostgresClient, type PostgresPool } from './pool.ts';
 import { texts } from './binary-arrays.ts';
 import { isMissingPartition } from './pool-errors.ts';
-import { ROW_LOCKS, runSteps, storeQueriesOn } from './sql-database.ts';
+import { ROW_LOCKS, runSteps } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
 import { SHARDS } from './store-schema.ts';
@@ -101,7 +100,6 @@ interface Shared {
 
 class PostgresStoreWriter implements StoreWriter {
   readonly #pool: PostgresPool;
-  readonly #queries: StoreQueries;
   readonly #shared: Shared;
   readonly #sweep: StoreSweep;
   #oldHours: OldHours | undefined;
@@ -111,7 +109,6 @@ class PostgresStoreWriter implements StoreWriter {
 
   constructor({ pool, logName }: PostgresWriterSetup) {
     this.#pool = pool;
-    this.#queries = storeQueriesOn(pool);
     this.#shared = {
       logName,
       tenants: new Map(),
@@ -126,7 +123,7 @@ class PostgresStoreWriter implements StoreWriter {
   async processed(): Promise<StoreProgress> {
     const { installation } = this.#pool.options;
     if (installation !== undefined) await assertInstallation(this.#pool, installation);
-    return readProcessedLog(this.#queries, this.#shared.logName);
+    return runSteps(this.#pool, (tables) => readProcessedLog(tables, this.#shared.logName));
   }
 
   async begin(): Promise<WriteTransaction> {
@@ -157,21 +154,21 @@ class PostgresStoreWriter implements StoreWriter {
   }
 
   hasJobs(): Promise<boolean> {
-    return hasJobs(this.#queries);
+    return runSteps(this.#pool, hasJobs);
   }
 
   lostRecords(): Promise<number> {
-    return countLostRecords(this.#queries);
+    return runSteps(this.#pool, countLostRecords);
   }
 
   async difference(): Promise<Difference> {
     if (this.#oldHours === undefined || performance.now() - this.#oldHours.readAt >= HOUR_MS) {
       const until = Date.now() - RECENT_MS;
-      const difference = await readDifference(this.#queries, { before: until });
+      const difference = await runSteps(this.#pool, (tables) => readDifference(tables, { before: until }));
       this.#oldHours = { until, readAt: performance.now(), difference };
     }
     const { until, difference } = this.#oldHours;
-    const recent = await readDifference(this.#queries, { since: until });
+    const recent = await runSteps(this.#pool, (tables) => readDifference(tables, { since: until }));
     return { users: difference.users + recent.users, events: difference.events + recent.events };
   }
 

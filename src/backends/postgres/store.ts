@@ -12,10 +12,11 @@ import { HOUR_MS, type IdentifierType, type TenantId } from '../../model.ts';
 import type { LedgerReader, Store } from '../../store.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { selectStoredEvents } from '../sql/ledger.ts';
+import { rowsOf } from '../sql/steps.ts';
 import { NO_PEOPLE, NO_ROWS, sharedStore, type SharedStore } from '../sql/store.ts';
 import type { PostgresPool } from './pool.ts';
 import { erase, inDurableTransaction, unmerge } from './profile-changes.ts';
-import { runSteps, storeQueriesOn } from './sql-database.ts';
+import { runSteps } from './sql-database.ts';
 import { StoreArrivals } from './store-arrivals.ts';
 import { predict } from './store-predictions.ts';
 import {
@@ -75,11 +76,11 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
   }
 
   const shared = sharedStore({
-    queries: storeQueriesOn(pool),
     logName: () => (typeof options.logName === 'string' ? options.logName : options.logName()),
-    run: (work) => work(),
-    ofTenant,
-    inSteps: (id, nothing, stepsOf) =>
+    read: (stepsOf) => pool.inSnapshot((client) => runSteps(client, stepsOf)),
+    ofTenant: (id, nothing, stepsOf) =>
+      ofTenant(id, nothing, (tenant) => runSteps(pool, (tables) => stepsOf(tables, tenant))),
+    change: (id, nothing, stepsOf) =>
       ofTenant(id, nothing, (tenant) =>
         inDurableTransaction(pool, (client) => runSteps(client, (tables) => stepsOf(tables, tenant))),
       ),
@@ -140,7 +141,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
 function recount(pool: PostgresPool): ReturnType<LedgerReader['recount']> {
   return pool.inSnapshot(async (client) => {
     await client.query(`SET LOCAL statement_timeout = ${RECOUNT_MS_MAX}`);
-    const ledger = await selectStoredEvents(storeQueriesOn(client).tables).executeTakeFirst();
+    const [ledger] = await runSteps(client, (tables) => rowsOf(selectStoredEvents(tables)));
     const { rows } = await client.query<{ events: number }>({
       text: 'SELECT count(*) AS events FROM events',
       timeoutMs: RECOUNT_MS_MAX,

@@ -6,15 +6,14 @@
 import type { AuditContext, AuditQuery, AuditRow, Page } from '../../store.ts';
 import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../views/cursor.ts';
 import { uuidOf } from '../../views/uuid.ts';
-import { changedBy, type Steps, type Tables } from './steps.ts';
-import type { StoreQueries } from './store-tables.ts';
+import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 
 /** Newest first. No index for `traceId`: there are few entries, since people make them one by one. */
-export async function listAudit(
-  { tables }: StoreQueries,
+export function* listAudit(
+  tables: Tables,
   tenant: number,
   { limit, cursor, traceId = null }: AuditQuery,
-): Promise<Page<AuditRow>> {
+): Steps<Page<AuditRow>> {
   const [before = Number.MAX_SAFE_INTEGER] =
     cursor === null ? [] : scopedNumbersOf('audit', [tenant, traceId], cursor, 1);
   const uuid = traceId === null ? null : uuidOf(traceId);
@@ -26,7 +25,7 @@ export async function listAudit(
     .where('no', '<', before)
     .orderBy('no', 'desc')
     .limit(limit + 1);
-  const rows = await (uuid === null ? all : all.where('trace_id', '=', uuid)).execute();
+  const rows = yield* rowsOf(uuid === null ? all : all.where('trace_id', '=', uuid));
   return pageOf(
     rows,
     limit,

@@ -5,7 +5,7 @@
  * be of the person; the next events bring new ones.
  */
 
-import { type Compilable, type Kysely, type RawBuilder, sql } from 'kysely';
+import { type Compilable, type RawBuilder, sql } from 'kysely';
 import type { TenantId } from '../../model.ts';
 import type { Catalogue, CatalogueDetails } from '../../store.ts';
 import type { CatalogueKind, Observation } from '../../store-writer.ts';
@@ -19,7 +19,7 @@ import {
 } from '../../views/catalogue.ts';
 import type { RowLocks } from './database.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
-import type { StoreQueries, StoreTables } from './store-tables.ts';
+import type { StoreTables } from './store-tables.ts';
 
 /** The row that counts the events of all names beyond the bound, and that a writer locks first. */
 const OTHER_EVENTS = '';
@@ -162,14 +162,14 @@ function* withinBound(
 
 const NOTHING_EXAMINED = { examined: 0, properties: [], otherProperties: 0, keyIds: [] };
 
-function selectEntries(tables: Kysely<StoreTables>, tenant: number) {
+function selectEntries(tables: Tables, tenant: number) {
   return tables
     .selectFrom('catalogue_entries')
     .select(['kind', 'name', 'count', 'examined', 'first_seen', 'last_seen', 'property_count', 'key_ids', 'changes'])
     .where('tenant', '=', tenant);
 }
 
-function selectProperties(tables: Kysely<StoreTables>, tenant: number) {
+function selectProperties(tables: Tables, tenant: number) {
   return tables
     .selectFrom('catalogue_properties')
     .select(['kind', 'name', 'properties', 'examples', 'other_properties'])
@@ -179,9 +179,9 @@ function selectProperties(tables: Kysely<StoreTables>, tenant: number) {
 /** The catalogue of a tenant that never sent anything. */
 export const NO_CATALOGUE: Catalogue = { events: [], otherEvents: 0, userProperties: null, profileFields: null };
 
-export async function readCatalogue({ tables }: StoreQueries, tenant: number): Promise<Catalogue> {
-  const entries = await selectEntries(tables, tenant).orderBy('kind').orderBy('name').execute();
-  const properties = await selectProperties(tables, tenant).where('kind', '<>', 'event').execute();
+export function* readCatalogue(tables: Tables, tenant: number): Steps<Catalogue> {
+  const entries = yield* rowsOf(selectEntries(tables, tenant).orderBy('kind').orderBy('name'));
+  const properties = yield* rowsOf(selectProperties(tables, tenant).where('kind', '<>', 'event'));
   const ofKind = (kind: CatalogueKind): CatalogueDetails | null => {
     const entry = entries.find((row) => row.kind === kind);
     if (entry === undefined) return null;
@@ -197,15 +197,15 @@ export async function readCatalogue({ tables }: StoreQueries, tenant: number): P
   };
 }
 
-export async function readCataloguedEvent(
-  { tables }: StoreQueries,
+export function* readCataloguedEvent(
+  tables: Tables,
   tenant: number,
   name: string,
-): Promise<CatalogueDetails | undefined> {
+): Steps<CatalogueDetails | undefined> {
   if (name === OTHER_EVENTS) return undefined;
-  const [entry] = await selectEntries(tables, tenant).where('kind', '=', 'event').where('name', '=', name).execute();
+  const [entry] = yield* rowsOf(selectEntries(tables, tenant).where('kind', '=', 'event').where('name', '=', name));
   if (entry === undefined) return undefined;
-  const [row] = await selectProperties(tables, tenant).where('kind', '=', 'event').where('name', '=', name).execute();
+  const [row] = yield* rowsOf(selectProperties(tables, tenant).where('kind', '=', 'event').where('name', '=', name));
   return detailsOf(name, entry, row);
 }
 

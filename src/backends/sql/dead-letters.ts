@@ -19,7 +19,7 @@ import { withoutNul } from '../../views/storable-text.ts';
 import { HOUR_MS } from '../../model.ts';
 import { startOf } from '../../views/sums.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
-import type { StoreQueries, StoreTables } from './store-tables.ts';
+import type { StoreTables } from './store-tables.ts';
 import { addToSums, movedInLedger } from './sums.ts';
 
 /** Limit of all bodies together. Dead letters are bugs, so there are few; a body is at most as large as a request. */
@@ -65,24 +65,24 @@ export function* insertDeadLetter(
 }
 
 /** Newest first, of all tenants and of all logs that come into this store, with those that were erased. */
-export async function listAllDeadLetters({ tables }: StoreQueries, limit: number): Promise<DeadLetter[]> {
-  const rows = await notRetried(tables).limit(limit).execute();
+export function* listAllDeadLetters(tables: Tables, limit: number): Steps<DeadLetter[]> {
+  const rows = yield* rowsOf(notRetried(tables).limit(limit));
   return rows.map(deadLetterOf);
 }
 
 /** Newest first, of one tenant. */
-export async function listDeadLetters(
-  { tables }: StoreQueries,
+export function* listDeadLetters(
+  tables: Tables,
   tenant: number,
   { limit, cursor, ...filter }: DeadLetterFilter & PageRequest,
-): Promise<Page<DeadLetter>> {
+): Steps<Page<DeadLetter>> {
   const scope = [tenant, filter.cause] as const;
   const [before = Number.MAX_SAFE_INTEGER] = cursor === null ? [] : scopedNumbersOf('dead_letters', scope, cursor, 1);
-  const rows = await matching(waiting(tables), filter)
+  const letters = matching(waiting(tables), filter)
     .where('dead_letters.tenant', '=', tenant)
     .where('dead_letters.no', '<', before)
-    .limit(limit + 1)
-    .execute();
+    .limit(limit + 1);
+  const rows = yield* rowsOf(letters);
   return pageOf(rows, limit, deadLetterOf, ({ no }) => scopedCursorOf('dead_letters', scope, no));
 }
 

@@ -32,7 +32,7 @@ import type { RowLocks } from './database.ts';
 import { countDeadLetters, deadLetterItem, selectDeadLetter, selectNextDeadLetters } from './dead-letters.ts';
 import { matching, selectRejections, unresubmitted } from './rejections.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
-import type { StoreQueries, StoreTables } from './store-tables.ts';
+import type { StoreTables } from './store-tables.ts';
 
 /** How many problems a job lists. */
 const PROBLEMS_MAX = 50;
@@ -183,10 +183,10 @@ export function* retryDeadLetters(
   return yield* insertJob(tables, tenant, { kind: 'retry', filter, matched }, audit);
 }
 
-export async function readJob({ tables }: StoreQueries, tenant: number, id: string): Promise<StoredJob | undefined> {
+export function* readJob(tables: Tables, tenant: number, id: string): Steps<StoredJob | undefined> {
   const uuid = uuidOf(id);
   if (uuid === undefined) return undefined;
-  const row = await selectJobs(tables, tenant).where('id', '=', uuid).executeTakeFirst();
+  const [row] = yield* rowsOf(selectJobs(tables, tenant).where('id', '=', uuid));
   return row && jobOf(row);
 }
 
@@ -195,17 +195,17 @@ function selectJobs(tables: Tables, tenant: number) {
 }
 
 /** Newest first. */
-export async function listJobs(
-  { tables }: StoreQueries,
+export function* listJobs(
+  tables: Tables,
   tenant: number,
   { limit, cursor }: PageRequest,
-): Promise<Page<StoredJob>> {
+): Steps<Page<StoredJob>> {
   const [before = Number.MAX_SAFE_INTEGER] = cursor === null ? [] : scopedNumbersOf('jobs', [tenant], cursor, 1);
-  const rows = await selectJobs(tables, tenant)
+  const jobs = selectJobs(tables, tenant)
     .where('no', '<', before)
     .orderBy('no', 'desc')
-    .limit(limit + 1)
-    .execute();
+    .limit(limit + 1);
+  const rows = yield* rowsOf(jobs);
   return pageOf(rows, limit, jobOf, ({ no }) => scopedCursorOf('jobs', [tenant], no));
 }
 
@@ -231,9 +231,8 @@ export function* setJobStatus(
   return row && jobOf(row);
 }
 
-export async function hasJobs({ tables }: StoreQueries): Promise<boolean> {
-  const row = await tables.selectFrom('jobs').select('no').where(RUNNING).limit(1).executeTakeFirst();
-  return row !== undefined;
+export function* hasJobs(tables: Tables): Steps<boolean> {
+  return (yield* rowsOf(tables.selectFrom('jobs').select('no').where(RUNNING).limit(1))).length > 0;
 }
 
 /** Written out, so that the index of running jobs is used. */

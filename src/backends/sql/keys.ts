@@ -22,6 +22,7 @@ import type { PlanStore } from '../../plans.ts';
 import type { AccountTables } from './account-tables.ts';
 import { plusExcluded, type SqlDatabase } from './database.ts';
 import { SqlPlanStore } from './plans.ts';
+import { changedBy, rowsOf, type Steps } from './steps.ts';
 
 const ACCOUNT_COLUMNS = ['id', 'name', 'created_at as createdAt'] as const;
 
@@ -56,26 +57,25 @@ const ENFORCED_PLAN = sql<number | null>`(
 
 export class SqlKeyStore implements KeyStore {
   readonly plans: PlanStore;
-  readonly #database: SqlDatabase<AccountTables>;
+  readonly #database: SqlDatabase;
 
-  constructor(database: SqlDatabase<AccountTables>) {
+  constructor(database: SqlDatabase) {
     this.#database = database;
     this.plans = new SqlPlanStore(database);
   }
 
   accounts(): Promise<Account[]> {
-    const { reading } = this.#database;
-    return reading.selectFrom('accounts').select(ACCOUNT_COLUMNS).orderBy('created_at').orderBy('name').execute();
+    return this.#database.read((tables) =>
+      rowsOf(tables.selectFrom('accounts').select(ACCOUNT_COLUMNS).orderBy('created_at').orderBy('name')),
+    );
   }
 
   ensureAccount({ id, name, createdAt }: Account): Promise<Account> {
-    return this.#database.change(async (tables) => {
-      await tables
-        .insertInto('accounts')
-        .values({ id, name, created_at: createdAt })
-        .onConflict((conflict) => conflict.column('name').doNothing())
-        .execute();
-      return tables.selectFrom('accounts').select(ACCOUNT_COLUMNS).where('name', '=', name).executeTakeFirstOrThrow();
+    return this.#database.change(function* (tables) {
+      const insert = tables.insertInto('accounts').values({ id, name, created_at: createdAt });
+      yield* changedBy(insert.onConflict((conflict) => conflict.column('name').doNothing()));
+      const [account] = yield* rowsOf(tables.selectFrom('accounts').select(ACCOUNT_COLUMNS).where('name', '=', name));
+      return account as Account;
     });
   }
 
@@ -95,18 +95,22 @@ export class SqlKeyStore implements KeyStore {
       created_at: key.createdAt,
       expires_at: key.expiresAt,
     };
-    await this.#database.change((tables) => tables.insertInto('keys').values(row).execute());
+    await this.#database.change((tables) => changedBy(tables.insertInto('keys').values(row)));
   }
 
-  async findByHash(hash: Uint8Array): Promise<ApiKey | undefined> {
-    const row = await selectKeys(this.#database.reading).where('keys.hash', '=', hash).executeTakeFirst();
-    return row === undefined ? undefined : toApiKey(row);
+  findByHash(hash: Uint8Array): Promise<ApiKey | undefined> {
+    return this.#database.read(function* (tables) {
+      const [row] = yield* rowsOf(selectKeys(tables).where('keys.hash', '=', hash));
+      return row && toApiKey(row);
+    });
   }
 
-  async list(accountId?: string): Promise<ApiKey[]> {
-    const all = selectKeys(this.#database.reading);
-    const some = accountId === undefined ? all : all.where('keys.account_id', '=', accountId);
-    return (await some.orderBy('keys.created_at', 'desc').orderBy('keys.no', 'desc').execute()).map(toApiKey);
+  list(accountId?: string): Promise<ApiKey[]> {
+    return this.#database.read(function* (tables) {
+      const all = selectKeys(tables).orderBy('keys.created_at', 'desc').orderBy('keys.no', 'desc');
+      const rows = yield* rowsOf(accountId === undefined ? all : all.where('keys.account_id', '=', accountId));
+      return rows.map(toApiKey);
+    });
   }
 
   revoke(id: string, at: number): Promise<ApiKey | undefined> {
@@ -128,37 +132,40 @@ export class SqlKeyStore implements KeyStore {
   }
 
   async volumes(accountId: string, since: number): Promise<Map<string, KeyVolume>> {
-    const rows = await this.#database.reading
-      .selectFrom('key_volumes')
-      .innerJoin('keys', 'keys.id', 'key_volumes.key_id')
-      .where('keys.account_id', '=', accountId)
-      .where('day', '>=', startOf(since, DAY_MS))
-      .groupBy('key_id')
-      .select((row) => [
-        'key_id as keyId',
-        row.fn.sum<number>('users').as('users'),
-        row.fn.sum<number>('events').as('events'),
-        row.fn.sum<number>('users_rejected').as('usersRejected'),
-        row.fn.sum<number>('requests_limited').as('requestsLimited'),
-      ])
-      .execute();
+    const rows = await this.#database.read((tables) =>
+      rowsOf(
+        tables
+          .selectFrom('key_volumes')
+          .innerJoin('keys', 'keys.id', 'key_volumes.key_id')
+          .where('keys.account_id', '=', accountId)
+          .where('day', '>=', startOf(since, DAY_MS))
+          .groupBy('key_id')
+          .select(({ fn }) => [
+            'key_id as keyId',
+            fn.sum<number>('users').as('users'),
+            fn.sum<number>('events').as('events'),
+            fn.sum<number>('users_rejected').as('usersRejected'),
+            fn.sum<number>('requests_limited').as('requestsLimited'),
+          ]),
+      ),
+    );
     return new Map(rows.map(({ keyId, ...volume }) => [keyId, volume]));
   }
 
   async recordUsage(uses: readonly KeyUsage[]): Promise<void> {
     if (uses.length === 0) return;
     const ids = [...new Set(uses.map(({ keyId }) => keyId))];
-    await this.#database.change(async (tables) => {
+    await this.#database.change(function* (tables, locks) {
       // In one order: edges that saw the same keys write them at the same moment.
       const keys = tables.selectFrom('keys').select('id').where('id', 'in', ids).orderBy('id');
-      const known = new Set((await this.#database.locks.lock(keys).execute()).map(({ id }) => id));
+      const known = new Set((yield* rowsOf(locks.lock(keys))).map(({ id }) => id));
       for (const { keyId, usedAt, leakOrigin, origin, volume } of uses) {
         if (!known.has(keyId)) continue;
         const leak = leakOrigin !== null && {
           leak_suspected_at: sql<number>`coalesce(leak_suspected_at, ${usedAt})`,
           leak_origin: sql<string>`coalesce(leak_origin, ${leakOrigin})`,
         };
-        await tables
+        const update = tables
           .updateTable('keys')
           .set({
             last_used_at: sql<number>`CASE WHEN last_used_at > ${usedAt} THEN last_used_at ELSE ${usedAt} END`,
@@ -167,15 +174,12 @@ export class SqlKeyStore implements KeyStore {
             }),
             ...leak,
           })
-          .where('id', '=', keyId)
-          .execute();
-        if (volume !== undefined) await addVolume(tables, keyId, startOf(usedAt, DAY_MS), volume);
+          .where('id', '=', keyId);
+        yield* changedBy(update);
+        if (volume !== undefined) yield* addVolume(tables, keyId, startOf(usedAt, DAY_MS), volume);
       }
       const newest = startOf(Math.max(...uses.map(({ usedAt }) => usedAt)), DAY_MS);
-      await tables
-        .deleteFrom('key_volumes')
-        .where('day', '<=', newest - KEY_VOLUME_DAYS * DAY_MS)
-        .execute();
+      yield* changedBy(tables.deleteFrom('key_volumes').where('day', '<=', newest - KEY_VOLUME_DAYS * DAY_MS));
     });
   }
 
@@ -184,10 +188,10 @@ export class SqlKeyStore implements KeyStore {
   }
 
   #update(id: string, values: object): Promise<ApiKey | undefined> {
-    return this.#database.change(async (tables) => {
-      await tables.updateTable('keys').set(values).where('id', '=', id).execute();
-      const row = await selectKeys(tables).where('keys.id', '=', id).executeTakeFirst();
-      return row === undefined ? undefined : toApiKey(row);
+    return this.#database.change(function* (tables) {
+      yield* changedBy(tables.updateTable('keys').set(values).where('id', '=', id));
+      const [row] = yield* rowsOf(selectKeys(tables).where('keys.id', '=', id));
+      return row && toApiKey(row);
     });
   }
 }
@@ -215,14 +219,10 @@ function rateColumns(limit: RateLimit | null) {
   return { users_per_second: limit?.usersPerSecond ?? null, burst_users: limit?.burstUsers ?? null };
 }
 
-async function addVolume(tables: Kysely<AccountTables>, keyId: string, day: number, volume: KeyVolume): Promise<void> {
+function* addVolume(tables: Kysely<AccountTables>, keyId: string, day: number, volume: KeyVolume): Steps<void> {
   const { users, events, usersRejected, requestsLimited } = volume;
   const sums = { users, events, users_rejected: usersRejected, requests_limited: requestsLimited };
-  await tables
-    .insertInto('key_volumes')
-    .values({ day, key_id: keyId, ...sums })
-    .onConflict((conflict) =>
-      conflict.columns(['day', 'key_id']).doUpdateSet(plusExcluded('key_volumes', Object.keys(sums))),
-    )
-    .execute();
+  const insert = tables.insertInto('key_volumes').values({ day, key_id: keyId, ...sums });
+  const added = plusExcluded('key_volumes', Object.keys(sums));
+  yield* changedBy(insert.onConflict((conflict) => conflict.columns(['day', 'key_id']).doUpdateSet(added)));
 }

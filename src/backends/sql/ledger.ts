@@ -1,10 +1,10 @@
 /**
  * Reads the ledger (by tenant and hour of receipt, what became of every received user and event), receipts (what was
- * received by minute), and how far each log was processed. Ledger and receipts are read in one statement with the
+ * received by minute), and how far each log was processed. Ledger and receipts are read in one snapshot with the
  * positions in the log, so that a caller who adds what is still in the log neither misses a record nor counts one twice.
  */
 
-import { type Kysely, type RawBuilder, sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { LostAhead } from '../../log.ts';
 import { processedLogOf } from '../../log/continuity.ts';
 import { HOUR_MS, MINUTE_MS, type TenantId } from '../../model.ts';
@@ -12,19 +12,19 @@ import type { LedgerHour, Receipts, StoredLedger, TimeRange } from '../../store.
 import type { StoreProgress } from '../../store-writer.ts';
 import { LEDGER_SUMS, ledgerSumsOf } from '../../views/received-sums.ts';
 import { startOf } from '../../views/sums.ts';
-import { rowsOf } from './database.ts';
-import { LOCAL_LOG, type StoreQueries, type StoreTables } from './store-tables.ts';
+import { rowsOf, type Steps, type Tables } from './steps.ts';
+import { LOCAL_LOG } from './store-tables.ts';
 
 /**
- * Newest hour first. `tenantId` null is all of them. A tenant's number is looked up in the statement that reads the
- * positions: otherwise one whose first records are stored in between would seem to have none, neither stored nor pending.
+ * Newest hour first. `tenantId` null is all of them. A tenant's number is looked up in the same snapshot: otherwise one
+ * whose first records are stored in between would seem to have none, neither stored nor pending.
  */
-export async function readLedger(
-  { tables, jsonArrayFrom }: StoreQueries,
+export function* readLedger(
+  tables: Tables,
   log: string,
   tenantId: TenantId | null,
   { from, to }: TimeRange,
-): Promise<StoredLedger> {
+): Steps<StoredLedger> {
   let hours = tables
     .selectFrom('ledger')
     .select('hour')
@@ -34,16 +34,11 @@ export async function readLedger(
     .groupBy('hour')
     .orderBy('hour', 'desc');
   if (tenantId !== null) hours = hours.where('tenant', '=', numberOf(tables, tenantId));
-  const row = await tables
-    .selectNoFrom([
-      jsonArrayFrom(hours).as('hours'),
-      jsonArrayFrom(selectPositions(tables, log)).as('positions'),
-      jsonArrayFrom(selectLost(tables)).as('lost'),
-    ])
-    .executeTakeFirstOrThrow();
-  const positions = rowsOf(row.positions);
+  const rows = yield* rowsOf(hours);
+  const positions = yield* rowsOf(selectPositions(tables, log));
+  const lost = yield* rowsOf(selectLost(tables));
   return {
-    hours: rowsOf(row.hours).map((sums) => ({
+    hours: rows.map((sums) => ({
       hour: sums.hour,
       users: ledgerSumsOf(sums, 'users'),
       events: ledgerSumsOf(sums, 'events'),
@@ -52,7 +47,7 @@ export async function readLedger(
       droppedByClients: sums.dropped_by_clients,
     })),
     ...processedLogOf(positions),
-    lost: [...rowsOf(row.lost), ...skippedIn(positions)],
+    lost: [...lost, ...skippedIn(positions)],
     missingRecords: 0,
   };
 }
@@ -63,12 +58,12 @@ export async function readLedger(
  * unmerge and retention of events change nothing here, and reading the log again gives the same numbers. The sweep removes
  * old minutes. Every minute that has a part in the range, oldest first.
  */
-export async function readReceipts(
-  { tables, jsonArrayFrom }: StoreQueries,
+export function* readReceipts(
+  tables: Tables,
   log: string,
   tenantId: TenantId,
   { from, to }: TimeRange,
-): Promise<Receipts> {
+): Steps<Receipts> {
   const minutes = tables
     .selectFrom('receipts')
     .select((row) => [
@@ -82,35 +77,32 @@ export async function readReceipts(
     .where('minute', '<', to ?? Number.MAX_SAFE_INTEGER)
     .groupBy('minute')
     .orderBy('minute');
-  const row = await tables
-    .selectNoFrom([jsonArrayFrom(minutes).as('minutes'), jsonArrayFrom(selectPositions(tables, log)).as('positions')])
-    .executeTakeFirstOrThrow();
-  return {
-    minutes: rowsOf(row.minutes),
-    positions: processedLogOf(rowsOf(row.positions)).positions,
-  };
+  const received = yield* rowsOf(minutes);
+  const { positions } = processedLogOf(yield* rowsOf(selectPositions(tables, log)));
+  return { minutes: received, positions };
 }
 
 /** All that ever sent anything. */
-export async function listTenants({ tables }: StoreQueries): Promise<TenantId[]> {
-  const rows = await tables.selectFrom('tenants').select('id').orderBy('no').execute();
+export function* listTenants(tables: Tables): Steps<TenantId[]> {
+  const rows = yield* rowsOf(tables.selectFrom('tenants').select('id').orderBy('no'));
   return rows.map(({ id }) => id);
 }
 
 /** By tenant, to compare both sides of a migration. */
-export async function readAllHours(queries: StoreQueries): Promise<Map<TenantId, readonly LedgerHour[]>> {
+export function* readAllHours(tables: Tables): Steps<Map<TenantId, readonly LedgerHour[]>> {
   const ledgers = new Map<TenantId, readonly LedgerHour[]>();
-  for (const id of await listTenants(queries)) {
-    ledgers.set(id, (await readLedger(queries, LOCAL_LOG, id, { from: null, to: null })).hours);
+  for (const id of yield* listTenants(tables)) {
+    const { hours } = yield* readLedger(tables, LOCAL_LOG, id, { from: null, to: null });
+    ledgers.set(id, hours);
   }
   return ledgers;
 }
 
-function numberOf(tables: Kysely<StoreTables>, id: TenantId) {
+function numberOf(tables: Tables, id: TenantId) {
   return tables.selectFrom('tenants').select('no').where('id', '=', id);
 }
 
-function selectPositions(tables: Kysely<StoreTables>, log: string) {
+function selectPositions(tables: Tables, log: string) {
   return tables
     .selectFrom('positions')
     .select(['partition', 'position', 'processed_to as processedTo', 'last_trace_id as lastTraceId'])
@@ -128,7 +120,7 @@ function skippedIn(
 }
 
 /** Lost records of all logs. */
-function selectLost(tables: Kysely<StoreTables>) {
+function selectLost(tables: Tables) {
   return tables
     .selectFrom('lost_records')
     .select(['partition', 'first_position as from', 'next_position as to', 'records', 'found_at as at'])
@@ -138,17 +130,15 @@ function selectLost(tables: Kysely<StoreTables>) {
     .orderBy('first_position');
 }
 
-export async function readProcessedLog({ tables }: StoreQueries, log: string): Promise<StoreProgress> {
-  const rows = await selectPositions(tables, log).execute();
+export function* readProcessedLog(tables: Tables, log: string): Steps<StoreProgress> {
+  const rows = yield* rowsOf(selectPositions(tables, log));
   return { ...processedLogOf(rows), skipped: skippedIn(rows) };
 }
 
 /** Of all logs. */
-export async function countLostRecords({ tables }: StoreQueries): Promise<number> {
-  const row = await tables
-    .selectFrom('lost_records')
-    .select((lost) => lost.fn.sum<number | null>('records').as('records'))
-    .executeTakeFirst();
+export function* countLostRecords(tables: Tables): Steps<number> {
+  const sum = tables.selectFrom('lost_records').select(({ fn }) => fn.sum<number | null>('records').as('records'));
+  const [row] = yield* rowsOf(sum);
   return row?.records ?? 0;
 }
 
@@ -162,10 +152,10 @@ export interface Difference {
  * The difference of all hours, or of those before or since an hour. Amounts are added up, so that a surplus does not
  * hide a loss.
  */
-export async function readDifference(
-  { tables }: StoreQueries,
+export function* readDifference(
+  tables: Tables,
   hours: { readonly since: number } | { readonly before: number } | null = null,
-): Promise<Difference> {
+): Steps<Difference> {
   let sums = tables
     .selectFrom('ledger')
     .select([unaccounted('users').as('users'), unaccounted('events').as('events')])
@@ -174,10 +164,8 @@ export async function readDifference(
     sums = 'since' in hours ? sums.where('hour', '>=', hours.since) : sums.where('hour', '<', hours.before);
   }
   const amount = (column: 'users' | 'events') => sql<number>`coalesce(sum(abs(${sql.ref(column)})), 0)`.as(column);
-  return tables
-    .selectFrom(sums.as('hours'))
-    .select([amount('users'), amount('events')])
-    .executeTakeFirstOrThrow();
+  const [difference] = yield* rowsOf(tables.selectFrom(sums.as('hours')).select([amount('users'), amount('events')]));
+  return difference as Difference;
 }
 
 /** Rejected users were never received; when one is resubmitted, it is received and stored. */
@@ -193,6 +181,6 @@ function unaccounted(noun: 'users' | 'events'): RawBuilder<number> {
 }
 
 /** How many events should be there, as `sluice doctor` compares it with how many are. */
-export function selectStoredEvents(tables: Kysely<StoreTables>) {
+export function selectStoredEvents(tables: Tables) {
   return tables.selectFrom('ledger').select((ledger) => ledger.fn.sum<number | null>('events_stored').as('events'));
 }

@@ -11,7 +11,7 @@ import type { StoredPlanViolation } from '../../store.ts';
 import type { PlanViolation } from '../../store-writer.ts';
 import { withoutNul } from '../../views/storable-text.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
-import type { StoreQueries, StoreTables } from './store-tables.ts';
+import type { StoreTables } from './store-tables.ts';
 
 /** In place of an event name: the violation is in user properties or profile fields. */
 const NO_EVENT = '';
@@ -113,11 +113,11 @@ function addToViolations(tables: Tables, shard: number, rows: readonly Violation
 }
 
 /** The most frequent first; of one version, or of all. */
-export function listPlanViolations(
-  { tables }: StoreQueries,
+export function* listPlanViolations(
+  tables: Tables,
   tenant: number,
   version: number | null,
-): Promise<StoredPlanViolation[]> {
+): Steps<StoredPlanViolation[]> {
   const all = tables
     .selectFrom('plan_violations')
     .where('tenant', '=', tenant)
@@ -139,5 +139,5 @@ export function listPlanViolations(
     .orderBy('path')
     .orderBy('message')
     .limit(LISTED_MAX);
-  return (version === null ? all : all.where('version', '=', version)).execute();
+  return yield* rowsOf(version === null ? all : all.where('version', '=', version));
 }

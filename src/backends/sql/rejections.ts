@@ -18,16 +18,16 @@ import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../views/cursor.ts';
 import { eventNamesIn, nameInText, reasonHash } from '../../views/kept-rejections.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
-import type { StoreQueries, StoreTables } from './store-tables.ts';
+import type { StoreTables } from './store-tables.ts';
 
 /** There are a few dozen rules; names that clients chose make more reasons of some of them. */
 const REASONS_MAX = 100;
 
-export async function listRejections(
-  { tables }: StoreQueries,
+export function* listRejections(
+  tables: Tables,
   tenant: number,
   query: RejectionQuery,
-): Promise<Page<StoredRejection>> {
+): Steps<Page<StoredRejection>> {
   const { eventName = null, keyId = null, isResubmitted = null } = query;
   const scope = [
     tenant,
@@ -47,7 +47,7 @@ export async function listRejections(
     .limit(query.limit + 1);
   rejections = matching(rejections, { ...query, to: null });
   if (isResubmitted !== null) rejections = rejections.where('resubmitted_at', isResubmitted ? 'is not' : 'is', null);
-  const rows = await rejections.execute();
+  const rows = yield* rowsOf(rejections);
   return pageOf(rows, query.limit, rejectionOf, (row) => scopedCursorOf('rejections', scope, row.receivedAt, row.no));
 }
 
@@ -101,19 +101,17 @@ export function matching<Row>(
   return rejections;
 }
 
-export async function readRejection(
-  { tables }: StoreQueries,
+export function* readRejection(
+  tables: Tables,
   tenant: number,
   traceId: string,
   userIndex: number,
-): Promise<StoredRejection | undefined> {
+): Steps<StoredRejection | undefined> {
   const uuid = uuidOf(traceId);
   if (uuid === undefined || !Number.isSafeInteger(userIndex)) return undefined;
-  const row = await selectRejections(tables, tenant)
-    .where('trace_id', '=', uuid)
-    .where('user_index', '=', userIndex)
-    .orderBy('no')
-    .executeTakeFirst();
+  const [row] = yield* rowsOf(
+    selectRejections(tables, tenant).where('trace_id', '=', uuid).where('user_index', '=', userIndex).orderBy('no'),
+  );
   return row && rejectionOf(row);
 }
 
@@ -175,12 +173,12 @@ export function* markAccepted(
   if (marked < accepted.length) throw new StoreConflictError('a rejected user was resubmitted meanwhile');
 }
 
-export async function countRejections(
-  { tables }: StoreQueries,
+export function* countRejections(
+  tables: Tables,
   tenant: number,
   filter: RejectionFilter,
-): Promise<number> {
-  const row = await unresubmitted(tables, tenant, filter).executeTakeFirst();
+): Steps<number> {
+  const [row] = yield* rowsOf(unresubmitted(tables, tenant, filter));
   return row?.rejections ?? 0;
 }
 
@@ -195,12 +193,12 @@ export function unresubmitted(tables: Tables, tenant: number, filter: RejectionF
 }
 
 /** Counted in the index alone; then the newest user of each reason is looked up. */
-export async function listRejectionReasons(
-  { tables }: StoreQueries,
+export function* listRejectionReasons(
+  tables: Tables,
   tenant: number,
   { from, to }: TimeRange,
-): Promise<RejectionReason[]> {
-  const rows = await tables
+): Steps<RejectionReason[]> {
+  const reasons = tables
     .with('reasons', (queries) =>
       queries
         .selectFrom('rejections')
@@ -239,7 +237,6 @@ export async function listRejectionReasons(
       'reasons.last_at as lastAt',
       'newest.trace_id as traceId',
       'newest.user_index as userIndex',
-    ])
-    .execute();
-  return rows.sort((a, b) => b.users - a.users || b.lastAt - a.lastAt || (a.reason < b.reason ? -1 : 1));
+    ]);
+  return (yield* rowsOf(reasons)).sort((a, b) => b.users - a.users || b.lastAt - a.lastAt || (a.reason < b.reason ? -1 : 1));
 }

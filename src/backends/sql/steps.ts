@@ -1,8 +1,8 @@
 /**
- * Multi-statement transactions of the store, written once for both engines. SQLite's connection is synchronous, and an
- * `await` inside a transaction would let other reads of the thread into it; PostgreSQL's is asynchronous. So such a
- * function is a generator: it yields each statement and receives its result, and each engine drives it in its own way.
- * Engine-specific work is a step of its own (`engineStep`). Single statements need none of this (`StoreQueries`).
+ * Reads and transactions written once for both engines. SQLite's connection is synchronous, and an `await` inside a
+ * transaction would let other reads of the thread into it; PostgreSQL's is asynchronous. So such a function is a
+ * generator: it yields each statement and receives its result, and each engine drives it in its own way.
+ * Engine-specific work is a step of its own (`engineStep`).
  */
 
 import type { Compilable, CompiledQuery, Kysely } from 'kysely';

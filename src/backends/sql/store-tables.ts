@@ -13,7 +13,6 @@ import type { AuditRow, JobKind, JobStatus } from '../../store.ts';
 import type { CatalogueKind } from '../../store-writer.ts';
 import type { CountedCurrency } from '../../views/currency.ts';
 import { LEDGER_SUMS, type LedgerSum } from '../../views/received-sums.ts';
-import type { SqlQueries } from './database.ts';
 import {
   bytes,
   decimal,
@@ -321,5 +320,3 @@ export const STORE_TABLES = {
 };
 
 export type StoreTables = TablesOf<typeof STORE_TABLES>;
-
-export type StoreQueries = SqlQueries<StoreTables>;

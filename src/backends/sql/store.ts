@@ -29,19 +29,17 @@ import { listTenants, readLedger, readReceipts } from './ledger.ts';
 import { listPlanViolations } from './plan-violations.ts';
 import { countRejections, listRejectionReasons, listRejections, readRejection } from './rejections.ts';
 import type { Steps, Tables } from './steps.ts';
-import type { StoreQueries } from './store-tables.ts';
 import { countProfiles, listCounts } from './sums.ts';
 
 interface StoreEngine {
-  readonly queries: StoreQueries;
   /** The log whose positions come with the ledger. Throws while it is not known. */
   logName(): string;
-  /** Translates the errors of the engine. */
-  run<T>(work: () => Promise<T>): Promise<T>;
+  /** In one snapshot. */
+  read<T>(stepsOf: (tables: Tables) => Steps<T>): Promise<T>;
   /** `nothing` for a tenant that never sent anything. */
-  ofTenant<T>(id: TenantId, nothing: T, work: (tenant: number) => Promise<T>): Promise<T>;
+  ofTenant<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T>;
   /** The same, in one durable transaction. */
-  inSteps<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T>;
+  change<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T>;
 }
 
 export type SharedStore = CatalogueReader &
@@ -55,43 +53,40 @@ export type SharedStore = CatalogueReader &
 export const NO_ROWS = { rows: [], nextCursor: null };
 export const NO_PEOPLE = { ...NO_ROWS, isPartial: false };
 
-export function sharedStore(engine: StoreEngine): SharedStore {
-  const { queries } = engine;
+export function sharedStore({ logName, read, ofTenant, change }: StoreEngine): SharedStore {
   return {
-    profileCount: (id) => engine.ofTenant(id, 0, (tenant) => countProfiles(queries, tenant)),
-    counts: (id, query) => engine.ofTenant(id, [], (tenant) => listCounts(queries, tenant, query)),
-    audit: (id, query) => engine.ofTenant(id, NO_ROWS, (tenant) => listAudit(queries, tenant, query)),
+    profileCount: (id) => ofTenant(id, 0, countProfiles),
+    counts: (id, query) => ofTenant(id, [], (tables, tenant) => listCounts(tables, tenant, query)),
+    audit: (id, query) => ofTenant(id, NO_ROWS, (tables, tenant) => listAudit(tables, tenant, query)),
 
-    rejections: (id, query) => engine.ofTenant(id, NO_ROWS, (tenant) => listRejections(queries, tenant, query)),
-    rejectionReasons: (id, range) => engine.ofTenant(id, [], (tenant) => listRejectionReasons(queries, tenant, range)),
+    rejections: (id, query) => ofTenant(id, NO_ROWS, (tables, tenant) => listRejections(tables, tenant, query)),
+    rejectionReasons: (id, range) => ofTenant(id, [], (tables, tenant) => listRejectionReasons(tables, tenant, range)),
     rejection: (id, traceId, userIndex) =>
-      engine.ofTenant(id, undefined, (tenant) => readRejection(queries, tenant, traceId, userIndex)),
-    countRejections: (id, filter) => engine.ofTenant(id, 0, (tenant) => countRejections(queries, tenant, filter)),
-    deadLetters: (limit) => engine.run(() => listAllDeadLetters(queries, limit)),
-    listDeadLetters: (id, query) => engine.ofTenant(id, NO_ROWS, (tenant) => listDeadLetters(queries, tenant, query)),
-    planViolations: (id, version) => engine.ofTenant(id, [], (tenant) => listPlanViolations(queries, tenant, version)),
+      ofTenant(id, undefined, (tables, tenant) => readRejection(tables, tenant, traceId, userIndex)),
+    countRejections: (id, filter) => ofTenant(id, 0, (tables, tenant) => countRejections(tables, tenant, filter)),
+    deadLetters: (limit) => read((tables) => listAllDeadLetters(tables, limit)),
+    listDeadLetters: (id, query) => ofTenant(id, NO_ROWS, (tables, tenant) => listDeadLetters(tables, tenant, query)),
+    planViolations: (id, version) => ofTenant(id, [], (tables, tenant) => listPlanViolations(tables, tenant, version)),
 
-    tenants: () => engine.run(() => listTenants(queries)),
-    receipts: (id, range) => engine.run(async () => readReceipts(queries, engine.logName(), id, range)),
-    ledger: (id, hours) => engine.run(async () => readLedger(queries, engine.logName(), id, hours)),
+    tenants: () => read(listTenants),
+    receipts: (id, range) => read((tables) => readReceipts(tables, logName(), id, range)),
+    ledger: (id, hours) => read((tables) => readLedger(tables, logName(), id, hours)),
 
-    catalogue: (id) => engine.ofTenant(id, NO_CATALOGUE, (tenant) => readCatalogue(queries, tenant)),
+    catalogue: (id) => ofTenant(id, NO_CATALOGUE, readCatalogue),
     cataloguedEvent: (id, name) =>
-      engine.ofTenant(id, undefined, (tenant) => readCataloguedEvent(queries, tenant, name)),
+      ofTenant(id, undefined, (tables, tenant) => readCataloguedEvent(tables, tenant, name)),
 
     resubmitUser: (id, fixed, audit) =>
-      engine.inSteps(id, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
+      change(id, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
     resubmitAll: (id, job, audit) =>
-      engine.inSteps(id, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
+      change(id, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
     retryDeadLetter: (id, traceId, firstUserIndex, audit) =>
-      engine.inSteps(id, undefined, (tables, tenant) =>
-        retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit),
-      ),
+      change(id, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
     retryDeadLetters: (id, filter, audit) =>
-      engine.inSteps(id, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
-    job: (id, jobId) => engine.ofTenant(id, undefined, (tenant) => readJob(queries, tenant, jobId)),
-    jobs: (id, page) => engine.ofTenant(id, NO_ROWS, (tenant) => listJobs(queries, tenant, page)),
+      change(id, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
+    job: (id, jobId) => ofTenant(id, undefined, (tables, tenant) => readJob(tables, tenant, jobId)),
+    jobs: (id, page) => ofTenant(id, NO_ROWS, (tables, tenant) => listJobs(tables, tenant, page)),
     setJobStatus: (id, jobId, status) =>
-      engine.inSteps(id, undefined, (tables, tenant) => setJobStatus(tables, tenant, jobId, status)),
+      change(id, undefined, (tables, tenant) => setJobStatus(tables, tenant, jobId, status)),
   };
 }

@@ -28,7 +28,7 @@ import { startOf } from '../../views/sums.ts';
 import { plusExcluded, type RowLocks } from './database.ts';
 import { ViolationSums } from './plan-violations.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
-import { LOCAL_SHARD, type StoreQueries } from './store-tables.ts';
+import { LOCAL_SHARD } from './store-tables.ts';
 import { decimalText } from './tables.ts';
 
 export class TransactionSums {
@@ -239,7 +239,7 @@ function isOneOf(columns: readonly string[], [first = [], ...others]: readonly (
  * Events by minute, hour and day of their own timestamps, with their revenue by currency; without buckets that have
  * none. Revenues are added up here and not by the database: SQLite has no exact decimal numbers.
  */
-export async function listCounts({ tables }: StoreQueries, tenant: number, query: CountQuery): Promise<CountBucket[]> {
+export function* listCounts(tables: Tables, tenant: number, query: CountQuery): Steps<CountBucket[]> {
   const { width, from, to } = countRange(query);
   const within = tables
     .selectFrom('counts')
@@ -256,15 +256,16 @@ export async function listCounts({ tables }: StoreQueries, tenant: number, query
   const withRevenue = within
     .where('currency', '<>', NO_REVENUE)
     .select(['start', 'currency', name.as('eventName'), 'events', decimalText('revenue').as('revenue')]);
-  const rows: CountRow[] = await withoutRevenue.unionAll(withRevenue).orderBy('start').orderBy('eventName').execute();
+  const both = withoutRevenue.unionAll(withRevenue).orderBy('start').orderBy('eventName');
+  const rows: CountRow[] = yield* rowsOf(both);
   return countBuckets(query, rows);
 }
 
-export async function countProfiles({ tables }: StoreQueries, tenant: number): Promise<number> {
-  const row = await tables
+export function* countProfiles(tables: Tables, tenant: number): Steps<number> {
+  const sum = tables
     .selectFrom('profile_counts')
-    .select((counts) => counts.fn.sum<number | null>('profiles').as('profiles'))
-    .where('tenant', '=', tenant)
-    .executeTakeFirst();
+    .select(({ fn }) => fn.sum<number | null>('profiles').as('profiles'))
+    .where('tenant', '=', tenant);
+  const [row] = yield* rowsOf(sum);
   return row?.profiles ?? 0;
 }

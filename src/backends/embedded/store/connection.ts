@@ -11,9 +11,8 @@ import { StoreUnavailableError } from '../../../store-writer.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import type { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
 import { uuidOf } from '../../../views/uuid.ts';
-import { sqlQueriesFor } from '../../sql/database.ts';
+import { queriesFor } from '../../sql/database.ts';
 import { runStepsSync, type Steps, type Tables } from '../../sql/steps.ts';
-import type { StoreQueries } from '../../sql/store-tables.ts';
 import { BUSY_TIMEOUT_MS, isBusy, transaction } from '../database.ts';
 import type { RunsShape } from '../sorted-runs/entries.ts';
 import { StoredRuns } from '../sorted-runs/stored-runs.ts';
@@ -25,6 +24,7 @@ import { uuidBytes } from '../uuids.ts';
 const STATEMENTS_MAX = 2_000;
 /** Longer ones insert many rows, a different number each time. */
 const STATEMENT_LENGTH_MAX = 4_096;
+const TABLES: Tables = queriesFor('sqlite');
 const LOCK_WAIT_MS_MAX = 30_000;
 const LOCK_RETRY_MS = 1;
 
@@ -60,7 +60,6 @@ export class StoreConnection {
   readonly #tenants = new Map<TenantId, number>();
   #hashOf: HashOfKey | undefined;
   readonly #runs = new Map<string, StoredRuns>();
-  #queries: StoreQueries | undefined;
 
   /** By which an erase or unmerge asks the processor for the lock; undefined where none runs in this process. */
   readonly writeLockRequest: WriteLockRequest | undefined;
@@ -98,16 +97,9 @@ export class StoreConnection {
     return Number(this.#prepare(sql).run(...values).changes);
   }
 
-  /** Single statements of `backends/sql/`. They run at once, so none of them runs within another's transaction. */
-  get queries(): StoreQueries {
-    return (this.#queries ??= sqlQueriesFor('sqlite', async (sql, values) =>
-      runStatement(this.#prepare(sql), values as SQLInputValue[]),
-    ));
-  }
-
   /** Runs statements of `backends/sql/` at once, in the open transaction; without one, each by itself. */
   steps<T>(stepsOf: (tables: Tables) => Steps<T>): T {
-    return runStepsSync(stepsOf(this.queries.tables), ({ sql, parameters }) =>
+    return runStepsSync(stepsOf(TABLES), ({ sql, parameters }) =>
       runStatement(this.#prepare(sql), parameters as SQLInputValue[]),
     );
   }

@@ -65,18 +65,18 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     });
   }
 
-  /** As `ofTenant`, for what is not a single read transaction: queries of `backends/sql/`, and writes. */
+  /** As `ofTenant`, for what is not a single read transaction. */
   async function withTenant<T>(id: TenantId, nothing: T, work: (tenant: number) => T | Promise<T>): Promise<T> {
     const tenant = await read(() => store.tenant(id));
     return tenant === undefined ? nothing : translated(() => work(tenant));
   }
 
   const shared = sharedStore({
-    queries: store.queries,
     logName: () => LOCAL_LOG,
-    run: translated,
-    ofTenant: withTenant,
-    inSteps: (id, nothing, stepsOf) =>
+    read: (stepsOf) => read(() => store.steps(stepsOf)),
+    ofTenant: (id, nothing, stepsOf) =>
+      ofTenant(id, nothing, (tenant) => store.steps((tables) => stepsOf(tables, tenant))),
+    change: (id, nothing, stepsOf) =>
       withTenant(id, nothing, (tenant) =>
         inWriteTransaction(store, () => store.steps((tables) => stepsOf(tables, tenant))),
       ),

@@ -38,7 +38,7 @@ import { countLostRecords, type Difference, readDifference, readProcessedLog } f
 import { hasJobs } from '../../sql/jobs.ts';
 import { markAccepted, openRejectionsOf } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
-import { LOCAL_LOG, type StoreQueries } from '../../sql/store-tables.ts';
+import { LOCAL_LOG } from '../../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { mayPassByItself } from '../disk.ts';
@@ -139,7 +139,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   async processed(): Promise<StoreProgress> {
-    return this.#query((queries) => readProcessedLog(queries, LOCAL_LOG));
+    return this.#steps((tables) => readProcessedLog(tables, LOCAL_LOG));
   }
 
   async begin(): Promise<WriteTransaction> {
@@ -212,7 +212,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   async hasJobs(): Promise<boolean> {
-    return this.#query(hasJobs);
+    return this.#steps(hasJobs);
   }
 
   /** A local log never has a record twice. */
@@ -257,11 +257,11 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   async lostRecords(): Promise<number> {
-    return this.#query(countLostRecords);
+    return this.#steps(countLostRecords);
   }
 
   async difference(): Promise<Difference> {
-    return this.#query((queries) => readDifference(queries));
+    return this.#steps((tables) => readDifference(tables));
   }
 
   async sweep(retention: Retention, now: number): Promise<boolean> {
@@ -341,14 +341,6 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   #attempt<T>(work: () => T): T {
     try {
       return work();
-    } catch (error) {
-      throw this.#asStoreError(error);
-    }
-  }
-
-  async #query<T>(query: (queries: StoreQueries) => Promise<T>): Promise<T> {
-    try {
-      return await query(this.#store.queries);
     } catch (error) {
       throw this.#asStoreError(error);
     }
