@@ -45,7 +45,6 @@ const OWN_JSON = new Set([
     'views/catalogue.ts',
     'views/trace.ts',
     'backends/kafka/message.ts',
-    'backends/sql/database.ts',
     'backends/sql/keys.ts',
   ],
   ...[

@@ -9,8 +9,8 @@ import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import type { AccountTables } from '../sql/account-tables.ts';
-import { type AccountSteps, type Durability, queriesFor, type RowLocks, type SqlDatabase } from '../sql/database.ts';
-import { runStepsSync, type StatementResult } from '../sql/steps.ts';
+import { type AccountSteps, type Durability, queriesFor, type SqlDatabase } from '../sql/database.ts';
+import { type RowLocks, runStepsSync, type StatementResult } from '../sql/steps.ts';
 import { BUSY_TIMEOUT_MS, type DatabaseFile, isBusy, openDatabase, RETRY_MS, transaction } from './database.ts';
 
 /** A transaction has the whole file to itself. */
@@ -24,8 +24,8 @@ const TABLES = queriesFor<AccountTables>('sqlite');
 
 export class SqliteSqlDatabase implements SqlDatabase {
   readonly #database: DatabaseSync;
-  /** Calls that have not finished; they never reject. */
-  readonly #running = new Set<Promise<unknown>>();
+  /** Resolves when all calls so far have ended. */
+  #ended: Promise<unknown> = Promise.resolve();
 
   constructor(file: DatabaseFile) {
     this.#database = openDatabase(file);
@@ -45,7 +45,7 @@ export class SqliteSqlDatabase implements SqlDatabase {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#running);
+    await this.#ended;
     if (this.#database.isOpen) this.#database.close();
   }
 
@@ -57,11 +57,7 @@ export class SqliteSqlDatabase implements SqlDatabase {
 
   #whenFree<T>(attempt: () => T): Promise<T> {
     const result = whenFree(attempt);
-    const ended = result.then(
-      () => this.#running.delete(ended),
-      () => this.#running.delete(ended),
-    );
-    this.#running.add(ended);
+    this.#ended = Promise.allSettled([this.#ended, result]).then(() => undefined);
     return result;
   }
 }

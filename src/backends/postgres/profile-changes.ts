@@ -31,7 +31,7 @@ import {
 } from '../sql/profile-changes.ts';
 import { addToSums, type RemovedEvent as RemovedFromSums, takeFromSums } from '../sql/sums.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
-import { inRetriedTransaction, ROW_LOCKS, runSteps } from './sql-database.ts';
+import { inRetriedTransaction, runSteps } from './sql-database.ts';
 import { dayOf } from './store-days.ts';
 import {
   findNodes,
@@ -203,8 +203,8 @@ async function erasePiece(
     await runSteps(client, (tables) => erasePerson(tables, erasure, person, matching, HORIZON));
     await invalidate(client, tenant, nodes);
   } else await takeFromNodes(client, events);
-  await runSteps(client, function* (tables) {
-    yield* takeFromSums(tables, ROW_LOCKS, events, 'erased');
+  await runSteps(client, function* (tables, locks) {
+    yield* takeFromSums(tables, locks, events, 'erased');
     if (isGone) yield* addToSums(tables, 'profile_counts', [{ tenant, profiles: -1 }]);
   });
   return isGone ? true : { nextDay: isLast ? days.end : days.first, removed, idleDays };

@@ -6,15 +6,15 @@
 
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import type { AccountTables } from '../sql/account-tables.ts';
-import { type AccountSteps, queriesFor, type RowLocks, type SqlDatabase } from '../sql/database.ts';
-import { runStepsAsync, type Steps, type Tables } from '../sql/steps.ts';
+import { type AccountSteps, queriesFor, type SqlDatabase } from '../sql/database.ts';
+import { type RowLocks, runStepsAsync, type Steps, type StepsOf, type Tables } from '../sql/steps.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 
 const CONFLICT_ATTEMPTS = 5;
 /** A request may be waiting for the result. A read that takes longer fails, and its connection is closed. */
 const READ_TIMEOUT_MS = 3_000;
 
-export const ROW_LOCKS: RowLocks = {
+const ROW_LOCKS: RowLocks = {
   lock: (query) => query.forNoKeyUpdate(),
   lockShared: (query) => query.forShare(),
   skipLocked: (query) => query.forUpdate().skipLocked(),
@@ -61,8 +61,8 @@ export async function inRetriedTransaction<T>(
 }
 
 /** Within the transaction of a client; on a pool, each statement by itself. */
-export function runSteps<T>(connection: Queryable, stepsOf: (tables: Tables) => Steps<T>): Promise<T> {
-  return run(connection, stepsOf(STORE_TABLES));
+export function runSteps<T>(connection: Queryable, stepsOf: StepsOf<T>): Promise<T> {
+  return run(connection, stepsOf(STORE_TABLES, ROW_LOCKS));
 }
 
 function run<T>(connection: Queryable, steps: Steps<T>, limit: { readonly timeoutMs?: number } = {}): Promise<T> {

@@ -15,7 +15,7 @@ import { int8s } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
 import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
 import { REMOVED_COLUMNS, type RemovedEvent, takeFromNodes } from './profile-changes.ts';
-import { ROW_LOCKS, runSteps } from './sql-database.ts';
+import { runSteps } from './sql-database.ts';
 import {
   dayOf,
   dayTable,
@@ -244,7 +244,7 @@ async function expireSome(client: PostgresClient, day: number, progress: ExpiryP
     int8s(records.map(({ no }) => no)),
   ]);
   await takeFromNodes(client, rows);
-  await runSteps(client, (tables) => takeFromSums(tables, ROW_LOCKS, rows, 'expired'));
+  await runSteps(client, (tables, locks) => takeFromSums(tables, locks, rows, 'expired'));
   return records.length;
 }
 

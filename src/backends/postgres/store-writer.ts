@@ -29,12 +29,12 @@ import type { HashOfKey } from '../../views/keyed-hash.ts';
 import { countLostRecords, type Difference, readDifference, readProcessedLog } from '../sql/ledger.ts';
 import { hasJobs } from '../sql/jobs.ts';
 import { markAccepted } from '../sql/rejections.ts';
-import type { Steps, Tables } from '../sql/steps.ts';
+import type { StepsOf } from '../sql/steps.ts';
 import { SqlWriteTransaction } from '../sql/write-transaction.ts';
 import { assertInstallation, type PostgresClient, type PostgresPool } from './pool.ts';
 import { texts } from './binary-arrays.ts';
 import { isMissingPartition } from './pool-errors.ts';
-import { ROW_LOCKS, runSteps } from './sql-database.ts';
+import { runSteps } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
 import { SHARDS } from './store-schema.ts';
@@ -194,7 +194,6 @@ function peopleIn({ resolved }: TenantBatch): Map<PersonKeys, NodeNumber> {
 
 class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTransaction {
   protected readonly logName: string;
-  protected readonly locks = ROW_LOCKS;
   readonly #client: PostgresClient;
   readonly #shared: Shared;
   /** Numbers of tenants that are visible to this transaction alone until it commits. */
@@ -327,7 +326,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     await this.#client.rollback();
   }
 
-  protected inSteps<T>(stepsOf: (tables: Tables) => Steps<T>): Promise<T> {
+  protected inSteps<T>(stepsOf: StepsOf<T>): Promise<T> {
     return runSteps(this.#client, stepsOf);
   }
 

@@ -17,8 +17,7 @@ import {
   EVENT_NAMES_MAX,
   examinedEntry,
 } from '../../views/catalogue.ts';
-import type { RowLocks } from './database.ts';
-import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
+import { changedBy, chunksOf, type RowLocks, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreTables } from './store-tables.ts';
 
 /** The row that counts the events of all names beyond the bound, and that a writer locks first. */
@@ -45,7 +44,11 @@ export function* addToCatalogue(
   const lastErasedAt = new Map<number, number>();
   for (const some of chunksOf(tenants)) {
     const ofTenants = some.map(([tenant]) => tenant);
-    const query = tables.selectFrom('tenants').select(['no', 'last_erased_at']).where('no', 'in', ofTenants).orderBy('no');
+    const query = tables
+      .selectFrom('tenants')
+      .select(['no', 'last_erased_at'])
+      .where('no', 'in', ofTenants)
+      .orderBy('no');
     // Erases of these tenants wait until the end of the transaction.
     for (const row of yield* rowsOf(locks.lockShared(query))) lastErasedAt.set(row.no, row.last_erased_at);
   }

@@ -10,13 +10,12 @@ import {
   PostgresAdapter,
   PostgresQueryCompiler,
   type RawBuilder,
-  type SelectQueryBuilder,
   sql,
   SqliteAdapter,
   SqliteQueryCompiler,
 } from 'kysely';
 import type { AccountTables } from './account-tables.ts';
-import type { Steps } from './steps.ts';
+import type { RowLocks, Steps } from './steps.ts';
 
 /**
  * Whether a commit is synced to disk, or may be lost on power failure. PostgreSQL ignores it: `synchronous_commit`
@@ -36,22 +35,6 @@ export interface SqlDatabase {
   /** In one transaction; its steps may be run again after a conflict. */
   change<T>(stepsOf: AccountSteps<T>, durability?: Durability): Promise<T>;
   close(): Promise<void>;
-}
-
-/** PostgreSQL locks rows. On SQLite a transaction has the whole file to itself, so the query stays as it is. */
-export interface RowLocks {
-  /** Locks the rows that are selected until the transaction ends; take them in one order everywhere. */
-  lock<Tables, Table extends keyof Tables, Row>(
-    query: SelectQueryBuilder<Tables, Table, Row>,
-  ): SelectQueryBuilder<Tables, Table, Row>;
-  /** The same against changes only: several transactions may hold it. */
-  lockShared<Tables, Table extends keyof Tables, Row>(
-    query: SelectQueryBuilder<Tables, Table, Row>,
-  ): SelectQueryBuilder<Tables, Table, Row>;
-  /** Selects and locks only rows that no other transaction has locked. */
-  skipLocked<Tables, Table extends keyof Tables, Row>(
-    query: SelectQueryBuilder<Tables, Table, Row>,
-  ): SelectQueryBuilder<Tables, Table, Row>;
 }
 
 /** For the conflict of an upsert of sums: what is stored plus what was to be inserted. */

@@ -28,10 +28,9 @@ import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../views/cursor.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { insertAudit } from './audit.ts';
-import type { RowLocks } from './database.ts';
 import { countDeadLetters, deadLetterItem, selectDeadLetter, selectNextDeadLetters } from './dead-letters.ts';
 import { matching, selectRejections, unresubmitted } from './rejections.ts';
-import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import { changedBy, type RowLocks, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreTables } from './store-tables.ts';
 
 /** How many problems a job lists. */
@@ -195,11 +194,7 @@ function selectJobs(tables: Tables, tenant: number) {
 }
 
 /** Newest first. */
-export function* listJobs(
-  tables: Tables,
-  tenant: number,
-  { limit, cursor }: PageRequest,
-): Steps<Page<StoredJob>> {
+export function* listJobs(tables: Tables, tenant: number, { limit, cursor }: PageRequest): Steps<Page<StoredJob>> {
   const [before = Number.MAX_SAFE_INTEGER] = cursor === null ? [] : scopedNumbersOf('jobs', [tenant], cursor, 1);
   const jobs = selectJobs(tables, tenant)
     .where('no', '<', before)

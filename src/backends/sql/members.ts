@@ -24,8 +24,8 @@ import {
   type Session,
 } from '../../members.ts';
 import type { AccountTables } from './account-tables.ts';
-import type { RowLocks, SqlDatabase } from './database.ts';
-import { changedBy, rowsOf, type Steps } from './steps.ts';
+import type { SqlDatabase } from './database.ts';
+import { changedBy, type RowLocks, rowsOf, type Steps } from './steps.ts';
 
 type Tables = Kysely<AccountTables>;
 
@@ -231,11 +231,7 @@ function* firstOf<Row>(query: Compilable<Row>): Steps<Row | undefined> {
   return (yield* rowsOf(query))[0];
 }
 
-function* accept(
-  tables: Tables,
-  locks: RowLocks,
-  acceptance: Acceptance,
-): Steps<Member | 'gone' | 'email taken'> {
+function* accept(tables: Tables, locks: RowLocks, acceptance: Acceptance): Steps<Member | 'gone' | 'email taken'> {
   const { tokenHash, at, passwordHash, session } = acceptance;
   const found = yield* findOpenInvitation(tables, tokenHash, at);
   if (found === undefined) return 'gone';

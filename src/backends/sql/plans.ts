@@ -93,11 +93,7 @@ function plansOf(tables: Kysely<AccountTables>, { accountId, environment }: Plan
     .orderBy('version', 'desc');
 }
 
-function* findPlan(
-  tables: Kysely<AccountTables>,
-  tenant: PlanTenant,
-  version?: number,
-): Steps<StoredPlan | undefined> {
+function* findPlan(tables: Kysely<AccountTables>, tenant: PlanTenant, version?: number): Steps<StoredPlan | undefined> {
   const all = plansOf(tables, tenant).select(VERSION_COLUMNS).select('plan as text').limit(1);
   const [row] = yield* rowsOf(version === undefined ? all : all.where('version', '=', version));
   return row && { ...toVersion(row), text: row.text };

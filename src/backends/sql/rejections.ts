@@ -23,11 +23,7 @@ import type { StoreTables } from './store-tables.ts';
 /** There are a few dozen rules; names that clients chose make more reasons of some of them. */
 const REASONS_MAX = 100;
 
-export function* listRejections(
-  tables: Tables,
-  tenant: number,
-  query: RejectionQuery,
-): Steps<Page<StoredRejection>> {
+export function* listRejections(tables: Tables, tenant: number, query: RejectionQuery): Steps<Page<StoredRejection>> {
   const { eventName = null, keyId = null, isResubmitted = null } = query;
   const scope = [
     tenant,
@@ -173,11 +169,7 @@ export function* markAccepted(
   if (marked < accepted.length) throw new StoreConflictError('a rejected user was resubmitted meanwhile');
 }
 
-export function* countRejections(
-  tables: Tables,
-  tenant: number,
-  filter: RejectionFilter,
-): Steps<number> {
+export function* countRejections(tables: Tables, tenant: number, filter: RejectionFilter): Steps<number> {
   const [row] = yield* rowsOf(unresubmitted(tables, tenant, filter));
   return row?.rejections ?? 0;
 }
@@ -238,5 +230,7 @@ export function* listRejectionReasons(
       'newest.trace_id as traceId',
       'newest.user_index as userIndex',
     ]);
-  return (yield* rowsOf(reasons)).sort((a, b) => b.users - a.users || b.lastAt - a.lastAt || (a.reason < b.reason ? -1 : 1));
+  return (yield* rowsOf(reasons)).sort(
+    (a, b) => b.users - a.users || b.lastAt - a.lastAt || (a.reason < b.reason ? -1 : 1),
+  );
 }

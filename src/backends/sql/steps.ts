@@ -5,7 +5,7 @@
  * Engine-specific work is a step of its own (`engineStep`).
  */
 
-import type { Compilable, CompiledQuery, Kysely } from 'kysely';
+import type { Compilable, CompiledQuery, Kysely, SelectQueryBuilder } from 'kysely';
 import type { StoreTables } from './store-tables.ts';
 
 export type Tables = Kysely<StoreTables>;
@@ -15,6 +15,25 @@ type Step = CompiledQuery | (() => unknown);
 
 /** `yield*` one of the functions below: each gives back what its own step resulted in. */
 export type Steps<T> = Generator<Step, T, unknown>;
+
+/** PostgreSQL locks rows. On SQLite a transaction has the whole file to itself, so the query stays as it is. */
+export interface RowLocks {
+  /** Locks the rows that are selected until the transaction ends; take them in one order everywhere. */
+  lock<Tables, Table extends keyof Tables, Row>(
+    query: SelectQueryBuilder<Tables, Table, Row>,
+  ): SelectQueryBuilder<Tables, Table, Row>;
+  /** The same against changes only: several transactions may hold it. */
+  lockShared<Tables, Table extends keyof Tables, Row>(
+    query: SelectQueryBuilder<Tables, Table, Row>,
+  ): SelectQueryBuilder<Tables, Table, Row>;
+  /** Selects and locks only rows that no other transaction has locked. */
+  skipLocked<Tables, Table extends keyof Tables, Row>(
+    query: SelectQueryBuilder<Tables, Table, Row>,
+  ): SelectQueryBuilder<Tables, Table, Row>;
+}
+
+/** Makes the steps, in what an engine provides. */
+export type StepsOf<T> = (tables: Tables, locks: RowLocks) => Steps<T>;
 
 export interface StatementResult {
   readonly rows: unknown[];

@@ -33,14 +33,16 @@ import { countProfiles, listCounts } from './sums.ts';
 
 interface StoreEngine {
   /** The log whose positions come with the ledger. Throws while it is not known. */
-  logName(): string;
+  readonly logName: () => string;
   /** In one snapshot. */
-  read<T>(stepsOf: (tables: Tables) => Steps<T>): Promise<T>;
-  /** `nothing` for a tenant that never sent anything. */
-  ofTenant<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T>;
+  readonly read: <T>(stepsOf: (tables: Tables) => Steps<T>) => Promise<T>;
+  readonly ofTenant: OfTenant;
   /** The same, in one durable transaction. */
-  change<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T>;
+  readonly change: OfTenant;
 }
+
+/** `nothing` for a tenant that never sent anything. */
+type OfTenant = <T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>) => Promise<T>;
 
 export type SharedStore = CatalogueReader &
   JobChanges &
@@ -78,8 +80,7 @@ export function sharedStore({ logName, read, ofTenant, change }: StoreEngine): S
 
     resubmitUser: (id, fixed, audit) =>
       change(id, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
-    resubmitAll: (id, job, audit) =>
-      change(id, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
+    resubmitAll: (id, job, audit) => change(id, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
     retryDeadLetter: (id, traceId, firstUserIndex, audit) =>
       change(id, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
     retryDeadLetters: (id, filter, audit) =>

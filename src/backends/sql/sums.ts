@@ -25,9 +25,9 @@ import {
 } from '../../views/event-counts.ts';
 import { type LedgerSum, ReceivedSums, type ReceiptRow } from '../../views/received-sums.ts';
 import { startOf } from '../../views/sums.ts';
-import { plusExcluded, type RowLocks } from './database.ts';
+import { plusExcluded } from './database.ts';
 import { ViolationSums } from './plan-violations.ts';
-import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
+import { changedBy, chunksOf, type RowLocks, rowsOf, type Steps, type Tables } from './steps.ts';
 import { LOCAL_SHARD } from './store-tables.ts';
 import { decimalText } from './tables.ts';
 

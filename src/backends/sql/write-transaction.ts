@@ -13,20 +13,18 @@ import {
   type TakenJob,
 } from '../../store-writer.ts';
 import { addToCatalogue } from './catalogue.ts';
-import type { RowLocks } from './database.ts';
 import { insertDeadLetter, NO_TENANT_NUMBER } from './dead-letters.ts';
 import { markResubmitted, markRetried, saveJob, takeJob } from './jobs.ts';
-import { changedBy, type Steps, type Tables } from './steps.ts';
+import { changedBy, type StepsOf } from './steps.ts';
 import { TransactionSums } from './sums.ts';
 
 export abstract class SqlWriteTransaction {
   /** Written with the commit. */
   protected readonly sums = new TransactionSums();
   protected abstract readonly logName: string;
-  protected abstract readonly locks: RowLocks;
 
   /** Within the transaction. */
-  protected abstract inSteps<T>(stepsOf: (tables: Tables) => Steps<T>): Promise<T>;
+  protected abstract inSteps<T>(stepsOf: StepsOf<T>): Promise<T>;
   /** Also of new tenants. */
   protected abstract tenantNumbers(ids: readonly TenantId[]): Promise<ReadonlyMap<TenantId, number>>;
   abstract findStored(headers: readonly RecordHeader[]): Promise<ReadonlySet<RecordHeader>>;
@@ -90,7 +88,7 @@ export abstract class SqlWriteTransaction {
   }
 
   takeJob(itemsMax: number): Promise<TakenJob | undefined> {
-    return this.inSteps((tables) => takeJob(tables, this.locks, itemsMax));
+    return this.inSteps((tables, locks) => takeJob(tables, locks, itemsMax));
   }
 
   markResubmitted(rejections: readonly number[], at: number): Promise<ReadonlySet<number>> {
@@ -107,6 +105,6 @@ export abstract class SqlWriteTransaction {
 
   async writeCatalogue(observations: readonly Observation[], since: number): Promise<void> {
     const numbers = await this.tenantNumbers([...new Set(observations.map(({ tenantId }) => tenantId))]);
-    await this.inSteps((tables) => addToCatalogue(tables, this.locks, numbers, observations, since));
+    await this.inSteps((tables, locks) => addToCatalogue(tables, locks, numbers, observations, since));
   }
 }

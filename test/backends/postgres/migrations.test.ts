@@ -118,10 +118,7 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     context.after(() => pool.close());
     await assert.rejects(migrate(pool, [FIRST]), /cannot create or use tables.*Grant it CREATE/);
     await migrate(owner, [FIRST]);
-    await assert.rejects(
-      migrate(pool, [FIRST]),
-      /cannot create or use tables.*Grant it .*USAGE on the schema sluice/,
-    );
+    await assert.rejects(migrate(pool, [FIRST]), /cannot create or use tables.*Grant it .*USAGE on the schema sluice/);
     await owner.query(`GRANT USAGE ON SCHEMA sluice TO ${user}`);
     await owner.query(`GRANT SELECT ON ALL TABLES IN SCHEMA sluice TO ${user}`);
     await migrate(pool, [FIRST]);

@@ -355,7 +355,12 @@ class Writer {
   #createSegment(previous: SegmentHeader['previous']): SegmentWriter {
     const { folder } = this.#setup;
     const id = randomBytes(SEGMENT_ID_BYTES).toString('hex');
-    return new SegmentWriter(folder, { firstPosition: this.#nextPosition, id, logName: localLogName(folder), previous });
+    return new SegmentWriter(folder, {
+      firstPosition: this.#nextPosition,
+      id,
+      logName: localLogName(folder),
+      previous,
+    });
   }
 
   #rotate(): void {

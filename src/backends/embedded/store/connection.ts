@@ -12,11 +12,11 @@ import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import type { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
 import { uuidOf } from '../../../views/uuid.ts';
 import { queriesFor } from '../../sql/database.ts';
-import { runStepsSync, type Steps, type Tables } from '../../sql/steps.ts';
+import { runStepsSync, type StepsOf, type Tables } from '../../sql/steps.ts';
 import { BUSY_TIMEOUT_MS, isBusy, transaction } from '../database.ts';
 import type { RunsShape } from '../sorted-runs/entries.ts';
 import { StoredRuns } from '../sorted-runs/stored-runs.ts';
-import { runStatement } from '../sql-database.ts';
+import { NO_LOCKS, runStatement } from '../sql-database.ts';
 import { hashesOf } from './match-keys.ts';
 import { uuidBytes } from '../uuids.ts';
 
@@ -98,8 +98,8 @@ export class StoreConnection {
   }
 
   /** Runs statements of `backends/sql/` at once, in the open transaction; without one, each by itself. */
-  steps<T>(stepsOf: (tables: Tables) => Steps<T>): T {
-    return runStepsSync(stepsOf(TABLES), ({ sql, parameters }) =>
+  steps<T>(stepsOf: StepsOf<T>): T {
+    return runStepsSync(stepsOf(TABLES, NO_LOCKS), ({ sql, parameters }) =>
       runStatement(this.#prepare(sql), parameters as SQLInputValue[]),
     );
   }

@@ -15,7 +15,6 @@ import { currencyOfStored } from '../../../views/currency.ts';
 import { selectStoredEvents } from '../../sql/ledger.ts';
 import { rowsOf } from '../../sql/steps.ts';
 import { type RemovedEvent, takeFromSums } from '../../sql/sums.ts';
-import { NO_LOCKS } from '../sql-database.ts';
 import { type Block, type BlockEvent, BlockWriter, unpackBlock } from './event-blocks.ts';
 import type { RunsShape } from '../sorted-runs/entries.ts';
 import { type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
@@ -144,7 +143,7 @@ export function removeEvents(
   if (becoming === 'erased') unindex(store, table, events);
   const expired = becoming === 'expired' ? 1 : table.expired;
   store.run('UPDATE event_tables SET events = events - ?, expired = ? WHERE no = ?', events.length, expired, table.no);
-  store.steps((tables) => takeFromSums(tables, NO_LOCKS, events, becoming));
+  store.steps((tables, locks) => takeFromSums(tables, locks, events, becoming));
 }
 
 function unindex(store: StoreConnection, { no: table }: EventTable, events: readonly RemovableEvent[]): void {

@@ -37,12 +37,11 @@ import { notesOf } from '../../../views/trace.ts';
 import { countLostRecords, type Difference, readDifference, readProcessedLog } from '../../sql/ledger.ts';
 import { hasJobs } from '../../sql/jobs.ts';
 import { markAccepted, openRejectionsOf } from '../../sql/rejections.ts';
-import type { Steps, Tables } from '../../sql/steps.ts';
+import type { StepsOf } from '../../sql/steps.ts';
 import { LOCAL_LOG } from '../../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { mayPassByItself } from '../disk.ts';
-import { NO_LOCKS } from '../sql-database.ts';
 import { EventTables } from './event-tables.ts';
 import { FirstUses } from './first-uses.ts';
 import { Invalidations, Tombstones } from './invalidations.ts';
@@ -96,7 +95,6 @@ interface Sequences {
 
 class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, WriteTransaction {
   protected readonly logName = LOCAL_LOG;
-  protected readonly locks = NO_LOCKS;
   readonly #database: DatabaseSync;
   readonly #store: StoreConnection;
   readonly #graph: StoreGraph;
@@ -358,11 +356,11 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     return new StoreUnavailableError(isDamage(error) ? storeDamageText(this.#file, reason) : reason, { cause: error });
   }
 
-  #steps<T>(stepsOf: (tables: Tables) => Steps<T>): T {
+  #steps<T>(stepsOf: StepsOf<T>): T {
     return this.#attempt(() => this.#store.steps(stepsOf));
   }
 
-  protected async inSteps<T>(stepsOf: (tables: Tables) => Steps<T>): Promise<T> {
+  protected async inSteps<T>(stepsOf: StepsOf<T>): Promise<T> {
     return this.#steps(stepsOf);
   }
 
