@@ -49,6 +49,7 @@ import {
 } from '../log/segment-reader.ts';
 import { gapAdvice, holdsRecords, listSegments, type Segment } from '../log/segments.ts';
 import { noteLogWarning } from '../log/warnings.ts';
+import { readDifference } from '../../sql/ledger.ts';
 import { StoreConnection } from '../store/connection.ts';
 import { recount } from '../store/stored-events.ts';
 import { openImmutable } from '../wal-chain.ts';
@@ -460,20 +461,14 @@ function refuseDamage(file: string, findings: readonly string[]): void {
 
 /** Checks every hour, and counts the events themselves. */
 function assertAccountedFor(database: DatabaseSync, file: string): void {
-  for (const noun of ['users', 'events']) {
-    const row = database
-      .prepare(
-        `SELECT hour, ${noun}_received AS received,
-                ${noun}_stored + ${noun}_duplicates + ${noun}_erased + ${noun}_expired + ${noun}_dead_letters AS found
-         FROM ledger WHERE received <> found LIMIT 1`,
-      )
-      .get() as { hour: number; received: number; found: number } | undefined;
-    if (row === undefined) continue;
+  const store = new StoreConnection(database);
+  const { users, events } = store.steps((tables) => readDifference(tables));
+  if (users > 0 || events > 0) {
     throw new OperatorError(
-      `The ledger in ${file} does not account for all ${noun}: in the hour of ${new Date(row.hour).toISOString()} ${row.received} were received, and ${row.found} are accounted for.`,
+      `The ledger in ${file} does not account for all ${events > 0 ? 'events' : 'users'}: it is out by ${users} users and ${events} events.`,
     );
   }
-  const { eventsInLedger, eventsInTables } = recount(new StoreConnection(database));
+  const { eventsInLedger, eventsInTables } = recount(store);
   if (eventsInLedger === eventsInTables) return;
   throw new OperatorError(`The ledger in ${file} says ${eventsInLedger} events, and ${eventsInTables} are there.`);
 }
