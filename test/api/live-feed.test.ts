@@ -204,7 +204,7 @@ suite('A live stream that comes back far behind another', () => {
     const slow = Promise.withResolvers<void>();
     const newestArrivals: Store['newestArrivals'] = async (_tenant, after) => {
       const from = Number(after.replace('cursor-', '').replace('start', '0'));
-      // Whoever starts at the beginning reads one event, and then waits for the next.
+      // A stream that starts at the beginning reads one event, and then waits for the next.
       if (from === 1) {
         waits.resolve();
         await slow.promise;

@@ -301,6 +301,8 @@ export class PostgresPool implements Queryable {
     const client = await this.begin('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY');
     try {
       return await work(client);
+    } catch (error) {
+      throw asErrorOfStatement(error);
     } finally {
       await client.rollback();
     }

@@ -306,17 +306,17 @@ class EmbeddedLogReader implements LogReader {
     }
   }
 
-  /** By order of appending; 0 if the segment is empty. */
+  /** By order of appending. */
   #newestReceivedAt(range: SegmentRange): number {
-    const { file, firstPosition, isCompressed } = range.segment;
-    // Compression sets it to that time. A copy may have a later one; a damaged segment is kept that long, too.
-    const changedAt = statSync(file).mtimeMs;
-    if (isCompressed) return changedAt;
+    // Compression sets it to that time. A copy may have a later one; an empty or damaged segment is kept that long, too.
+    const changedAt = statSync(range.segment.file).mtimeMs;
+    if (range.segment.isCompressed) return changedAt;
     try {
-      if (endOfSegment(range, this.#cache) === firstPosition) return 0;
-      return newestBefore(range, this.#cache)?.receivedAt ?? changedAt;
+      const last = endOfSegment(range, this.#cache) - 1;
+      // With its body: the checksum is over both.
+      return readRecords({ ...range, from: last }, 1, this.#cache).records[0]?.receivedAt ?? changedAt;
     } catch (error) {
-      if (error instanceof LogCorruptError) return changedAt;
+      if (error instanceof LogCorruptError || error instanceof LogUnavailableError) return changedAt;
       throw error;
     }
   }

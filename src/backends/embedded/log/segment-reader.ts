@@ -25,6 +25,7 @@ import {
 } from './frames.ts';
 import {
   assertWrittenHere,
+  findCompressedHeader,
   findSegmentHeader,
   HEADER_BYTES_MAX,
   restoreOrGiveUp,
@@ -397,8 +398,8 @@ export function endOfSegment(range: SegmentRange, cache = new SegmentCache()): n
   const { segment } = range;
   const end = requiredEnd(range);
   if (end <= segment.firstPosition) return segment.firstPosition;
-  // Only complete ones are compressed.
-  if (segment.isCompressed && range.until !== undefined) return end;
+  // Only complete ones are compressed, but the next one may be gone.
+  if (segment.isCompressed && isFollowedByNext(range)) return end;
   return inSegment(range, cache, segment.firstPosition, (open) =>
     isComplete(range, open) ? end : Math.min(end, open.endOfRecords().position),
   );
@@ -412,6 +413,12 @@ export function isUnfinished(file: string): boolean {
   if (statSync(file).size > HEADER_BYTES_MAX) return false;
   const bytes = readFileSync(file);
   return segmentHeaderIn(bytes, file) === undefined && !mayHaveSecondFrame(bytes);
+}
+
+/** Whether the next segment was begun when this one was complete. */
+function isFollowedByNext({ segment, next }: SegmentRange): boolean {
+  const header = next && (next.isCompressed ? findCompressedHeader(next) : findSegmentHeader(next));
+  return header?.previous?.firstPosition === segment.firstPosition;
 }
 
 /** By its size, as the next segment or the durable end has it; false if that is not known. */

@@ -35,7 +35,7 @@ import {
 import { utimes } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { constants, createZstdCompress } from 'node:zlib';
+import { constants, createZstdCompress, zstdDecompressSync } from 'node:zlib';
 import { identityIn, identityOf } from '../../../data-folder/file-identity.ts';
 import { sizeOfFile } from '../../../data-folder/files.ts';
 import { syncPath } from '../../../data-folder/write-durably.ts';
@@ -80,6 +80,8 @@ const SUFFIXES = [undefined, 'zst', 'lost', 'missing', 'unused'];
 const HEADER_SEED = 0;
 /** More than the first frame of a segment has. */
 export const HEADER_BYTES_MAX = 1_024;
+/** No block of Zstandard is larger, with the header of its file. */
+const FIRST_BLOCK_BYTES = 132 * 1_024;
 const FORMAT = 1;
 /** How many pieces of memory the operating system takes in one call. */
 const PIECES_MAX = 1_024;
@@ -197,17 +199,31 @@ export function segmentHeaderIn(
 
 /** Undefined if it cannot be read, which its readers report, or is compressed. */
 export function findSegmentHeader({ file, isCompressed }: Segment): SegmentHeader | undefined {
-  if (isCompressed) return undefined;
+  return isCompressed ? undefined : headerIfReadable(file, () => firstBytes(file, HEADER_BYTES_MAX));
+}
+
+/** The same for a compressed one, of which it decompresses the beginning. */
+export function findCompressedHeader({ file }: Segment): SegmentHeader | undefined {
+  return headerIfReadable(file, () =>
+    zstdDecompressSync(firstBytes(file, FIRST_BLOCK_BYTES), { finishFlush: constants.ZSTD_e_continue }),
+  );
+}
+
+function headerIfReadable(file: string, read: () => Buffer): SegmentHeader | undefined {
   try {
-    const descriptor = openSync(file, 'r');
-    try {
-      const bytes = Buffer.alloc(HEADER_BYTES_MAX);
-      return segmentHeaderIn(bytes.subarray(0, readSync(descriptor, bytes, 0, bytes.length, 0)), file)?.header;
-    } finally {
-      closeSync(descriptor);
-    }
+    return segmentHeaderIn(read(), file)?.header;
   } catch {
     return undefined;
+  }
+}
+
+function firstBytes(file: string, bytesMax: number): Buffer {
+  const descriptor = openSync(file, 'r');
+  try {
+    const bytes = Buffer.alloc(bytesMax);
+    return bytes.subarray(0, readSync(descriptor, bytes, 0, bytes.length, 0));
+  } finally {
+    closeSync(descriptor);
   }
 }
 

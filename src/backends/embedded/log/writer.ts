@@ -180,6 +180,8 @@ class Writer {
   #markGap(segment: Segment, next: Segment, logName: string | undefined): void {
     const { file, firstPosition: from } = segment;
     const until = next.firstPosition;
+    // Both were processed, and so was what is missing between them.
+    if (segment.isCompressed && next.isCompressed) return;
     try {
       const end = endOfSegment({ segment, logName, from, until, next, ...UNBOUNDED });
       if (end >= until) return;
