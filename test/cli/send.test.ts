@@ -126,7 +126,17 @@ suite('sluice send', () => {
     const shell = shellFor(closed.url);
     const words = await refusal(runSend, ['x', ...PERSON], shell);
     assert.match(words, /does not accept this key \(401\)/);
+    assert.doesNotMatch(words, /unknown whether/);
     assert.equal(closed.received.length, 1);
     assert.ok(!(words + shell.out() + shell.err()).includes(KEY));
+  });
+
+  test('what was stopped, or got no response, may have been stored: it says so', async (context) => {
+    const down = await startIngestStub(context, () => ({ status: 503 }));
+    const words = await refusal(runSend, ['x', ...PERSON, '--retry-timeout', '1ms'], shellFor(down.url));
+    assert.match(words, /gave up after 1 ms \(--retry-timeout\)\. It is unknown whether the event was stored\.$/);
+    const shell = shellFor((await startIngestStub(context, () => shell.stopping.abort() as undefined)).url);
+    const stopped = await refusal(runSend, ['x', ...PERSON], shell);
+    assert.equal(stopped, 'Stopped. It is unknown whether the event was stored.');
   });
 });
