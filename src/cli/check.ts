@@ -21,7 +21,7 @@ import { readArguments } from './arguments.ts';
 import { problemOfLine } from './import-lines.ts';
 import { rejectedIn } from './import-send.ts';
 import { countOf } from './local-time.ts';
-import { callApi, readServer, type Server } from './server.ts';
+import { callApi, notSluiceText, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
 
@@ -119,8 +119,10 @@ function checkHere({ body, location, users }: Sample, plan: CompiledPlan | null,
 
 async function checkThere(sample: Sample, server: Server, stop: AbortSignal, found: Result): Promise<void> {
   const { body, location, users } = sample;
-  const { json } = await callApi(server, 'ingest/events/check', { method: 'POST', body, stop });
-  const response = json as unknown as Static<typeof CheckResponse>;
+  const reply = await callApi(server, 'ingest/events/check', { method: 'POST', body, stop });
+  const would = reply.json.would_respond;
+  if (!isObject(would) || !isObject(would.body)) throw new OperatorError(notSluiceText(server, reply));
+  const response = reply.json as unknown as Static<typeof CheckResponse>;
   const { message: problem, errors } = response.would_respond.body as { message?: string; errors: unknown };
   if (problem !== undefined) {
     found.bad.push({ location, message: problem });

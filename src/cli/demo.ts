@@ -6,12 +6,13 @@
 
 import { integer } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
+import { isObject } from '../validation/shape.ts';
 import { readArguments, readFlag } from './arguments.ts';
 import { PERSON_WITH_MERGE, PERSON_WITH_REFUSAL, type Shop, shopOf } from './demo-shop.ts';
 import { sendBody, targetOf, UnsentError } from './import-send.ts';
 import { countOf } from './local-time.ts';
 import { Progress } from './progress.ts';
-import { callApi, dashboardPage, givenKey, readServer, type Server } from './server.ts';
+import { callApi, dashboardPage, givenKey, notSluiceText, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 
 const RETRY_TIMEOUT_MS = 30_000;
@@ -49,8 +50,11 @@ async function readOptions(args: readonly string[], shell: Shell) {
 }
 
 async function usersReceivedBy(server: Server, { stop }: Shell): Promise<number> {
-  const { json } = await callApi(server, 'ledger', { stop });
-  return (json.totals as { users: { received: number } }).users.received;
+  const reply = await callApi(server, 'ledger', { stop });
+  const { totals } = reply.json;
+  const users = isObject(totals) ? totals.users : undefined;
+  if (!isObject(users) || typeof users.received !== 'number') throw new OperatorError(notSluiceText(server, reply));
+  return users.received;
 }
 
 /** The number of users that were rejected. */

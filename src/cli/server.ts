@@ -154,6 +154,11 @@ export function successOf(server: Server, reply: Reply): Success {
   throw new OperatorError(refusalText(server, reply));
 }
 
+/** Also for a success whose body is another one than the API has. */
+export function notSluiceText({ url }: Server, { status }: Reply): string {
+  return `${url.origin} does not respond like Sluice (${status}). Is --url right?`;
+}
+
 export function unreachableText({ url }: Server, error: unknown): string {
   return `${url.origin} cannot be reached (${whyCallFailed(error)})`;
 }
@@ -168,8 +173,10 @@ function whyCallFailed(error: unknown): string {
 }
 
 /** What a response means that is not a success and that no retry helps with. */
-export function refusalText({ url }: Server, reply: Reply): string {
+export function refusalText(server: Server, reply: Reply): string {
+  const { url } = server;
   const { status, headers } = reply;
+  const message = messageIn(reply);
   if (status === 401) {
     return (
       `${url.origin} does not accept this key (401). Is it complete, not revoked or expired, and for this server's ` +
@@ -181,10 +188,7 @@ export function refusalText({ url }: Server, reply: Reply): string {
   if (status >= 300 && status < 400) {
     return `${url.origin} redirects to ${headers.get('location') ?? 'elsewhere'}; give that address with --url.`;
   }
-  const message = messageIn(reply);
-  return message === undefined
-    ? `${url.origin} does not respond like Sluice (${status}). Is --url right?`
-    : `${message} (${status})`;
+  return message === undefined ? notSluiceText(server, reply) : `${message} (${status})`;
 }
 
 /** The server's own words. */

@@ -8,6 +8,7 @@ import { runCheck } from '../../src/cli/check.ts';
 import { eventually, post, removeFolder, startServer, temporaryFolder, type TestServer } from '../server.ts';
 import { makeKey } from '../edge/fixture.ts';
 import { refusal, run, testShell, type Ran } from './data-shell.ts';
+import { startIngestStub } from './ingest-stub.ts';
 
 const ORDER = { type: 'object', properties: { total: { type: 'number' } }, required: ['total'] };
 const PLAN = {
@@ -120,6 +121,15 @@ suite('sluice check', () => {
     assert.match(await refusal(runCheck, both, testShell({})), /--plan is for a check without a server/);
     const away = [good, '--key', 'sk_dev_x', '--url', 'http://127.0.0.1:9'];
     assert.match(await refusal(runCheck, away, testShell({})), /cannot be reached/);
+  });
+
+  test('a server that is not Sluice is reported as that', async (context) => {
+    const file = write('asked.ndjson', lines(GOOD));
+    for (const body of [{}, { would_respond: null }, { would_respond: {} }]) {
+      const { url } = await startIngestStub(context, () => ({ status: 200, body }));
+      const words = await refusal(runCheck, [file, '--url', url, '--key', 'sk_dev_x'], testShell({}));
+      assert.equal(words, `${url} does not respond like Sluice (200). Is --url right?`);
+    }
   });
 
   suite('with a server', () => {
