@@ -10,6 +10,7 @@ import { ALL_COMMANDS, type Command } from '../../src/cli/commands.ts';
 import { commandHelp, helpOn, mainHelp, wantsHelp } from '../../src/cli/help.ts';
 import { formatSetting, SETTING_NAMES, SETTINGS } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
+import { withStdout } from './terminal.ts';
 
 interface Named {
   readonly words: readonly string[];
@@ -73,12 +74,10 @@ test('no line is longer than 100 characters or ends in a blank', () => {
   }
 });
 
-test('colour changes no word', (context) => {
+test('colour changes no word', () => {
   const texts = (): string[] => [mainHelp(), ...ALL.map(({ words }) => helpOn(words))];
-  const plain = texts();
-  context.after(() => delete process.env['FORCE_COLOR']);
-  process.env['FORCE_COLOR'] = '1';
-  const coloured = texts();
+  const plain = withStdout(false, {}, texts);
+  const coloured = withStdout(true, {}, texts);
   assert.ok(coloured.every((text, index) => text !== plain[index]));
   assert.deepEqual(coloured.map(stripVTControlCharacters), plain);
 });
