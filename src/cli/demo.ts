@@ -14,6 +14,7 @@ import { countOf } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { callApi, dashboardPage, givenKey, notSluiceText, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
+import { printable } from './table.ts';
 
 const RETRY_TIMEOUT_MS = 30_000;
 const SEED_MAX = 4_294_967_295;
@@ -68,7 +69,7 @@ async function sendShop(shop: Shop, server: Server, shell: Shell): Promise<numbe
     for (const [index, { body, idempotencyKey, users }] of shop.requests.entries()) {
       const bytes = Buffer.from(body);
       const sent = await sendBody(bytes, idempotencyKey, target);
-      if (sent.refusal !== null) throw new UnsentError(`The server rejected a request: ${sent.refusal}.`);
+      if (sent.refusal !== null) throw new UnsentError(`The server rejected a request: ${printable(sent.refusal)}.`);
       sum.users += users;
       sum.bytes += bytes.length;
       sum.rejected += sent.rejected.length;

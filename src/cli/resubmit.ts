@@ -13,7 +13,7 @@ import { readArguments } from './arguments.ts';
 import { FILTER_FLAGS, readRejectionFilter } from './rejections.ts';
 import { callApi, messageIn, readServer, requestOnce, type Server, successOf } from './server.ts';
 import { pause, type Shell } from './shell.ts';
-import { bold, renderTable } from './table.ts';
+import { bold, printable, renderTable } from './table.ts';
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+$/i;
 const POLL_MS = 300;
@@ -59,8 +59,9 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
 
 async function resubmitOne(server: Server, id: string, user: string, isJson: boolean, shell: Shell): Promise<number> {
   const reply = await requestOnce(server, `rejections/${id}/resubmit`, { method: 'POST', body: `{"user":${user}}` });
-  if (reply.status === INVALID) {
-    shell.err(`Still rejected: ${messageIn(reply)}\n`);
+  const message = messageIn(reply);
+  if (reply.status === INVALID && message !== undefined) {
+    shell.err(`Still rejected: ${printable(message)}\n`);
     return SOME_REJECTED;
   }
   return reportJob(server, successOf(server, reply).json, isJson, shell);

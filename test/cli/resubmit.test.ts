@@ -10,6 +10,7 @@ import { runResubmit } from '../../src/cli/resubmit.ts';
 import { useServer } from '../edge/fixture.ts';
 import { eventually, post } from '../server.ts';
 import { refusal, run, testShell, type TestShell } from './data-shell.ts';
+import { startIngestStub } from './ingest-stub.ts';
 
 suite('sluice resubmit', () => {
   const server = useServer();
@@ -84,6 +85,22 @@ suite('sluice resubmit', () => {
     );
     assert.match(some.out, /\nWhat the accepted ones would do:\n {2}1 event would be stored\n/);
     assert.match(some.out, /\nCareful: the patch gives every user the same/);
+  });
+
+  test('a 400 that is not of Sluice is reported as that, and what a publishable key may do', async (context) => {
+    const user = join(server().dataFolder, 'user.json');
+    writeFileSync(user, '{}');
+    const id = '01930000-0000-7000-8000-000000000001.0';
+    const called = async (status: number, body: unknown): Promise<string> => {
+      const { url } = await startIngestStub(context, () => ({ status, body }));
+      const words = await refusal(runResubmit, [id, '--user', user, '--url', url, '--key', 'pk_x'], shell());
+      return words.replaceAll(url, 'URL');
+    };
+    assert.equal(await called(400, '<html>'), 'URL does not respond like Sluice (400). Is --url right?');
+    assert.equal(
+      await called(403, { error: 'forbidden' }),
+      'URL does not allow that with this key (403): a publishable key can only send events.',
+    );
   });
 
   test('says all that is wrong with a command at once', async () => {
