@@ -1,7 +1,7 @@
 /** `sluice check`: sample requests in a file, validated with and without a plan, with and without a server. */
 
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { runCheck } from '../../src/cli/check.ts';
@@ -81,6 +81,42 @@ suite('sluice check', () => {
         ['[0].users[0]', 'rejected'],
         ['[1]', 'rejected'],
       ],
+    );
+  });
+
+  test('JSON names the file or the request where nothing smaller can be named', async () => {
+    const unusable = async (name: string, content: unknown): Promise<unknown> => {
+      const { out } = await check([write(name, content), '--json']);
+      return (JSON.parse(out) as { unusable: { location: string }[] }).unusable.map(({ location }) => location);
+    };
+    assert.deepEqual(await unusable('broken.json', '{'), ['the file']);
+    assert.deepEqual(await unusable('no-users.json', { users: [] }), ['the request']);
+    assert.deepEqual(await unusable('two.json', [GOOD, { users: [] }]), ['[1]']);
+  });
+
+  test('what is larger than 64 MB is refused before it is read', async () => {
+    const file = write('large.json', '');
+    truncateSync(file, 64 * 1_024 * 1_024 + 1);
+    assert.equal(await refusal(runCheck, [file], testShell({})), `${file} is larger than 64 MB; check a part of it.`);
+    let megabytes = 0;
+    const stdin = (async function* () {
+      for (; ; megabytes++) yield Buffer.alloc(1_024 * 1_024);
+    })();
+    const words = await refusal(runCheck, ['-'], testShell({ stdin }));
+    assert.equal(words, 'stdin is larger than 64 MB; check a part of it.');
+    assert.equal(megabytes, 64);
+  });
+
+  test('the users of an array are checked each by itself', async (context) => {
+    const { url, received } = await startIngestStub(context, () => ({
+      status: 200,
+      body: { would_respond: { status: 202, body: { errors: [] } } },
+    }));
+    const server = ['--url', url, '--key', 'sk_dev_x'];
+    assert.equal((await check([write('array.json', [GOOD, GOOD]), ...server])).code, 0);
+    assert.deepEqual(
+      received.map(({ body }) => body),
+      [JSON.stringify({ users: [GOOD] }), JSON.stringify({ users: [GOOD] })],
     );
   });
 
