@@ -52,6 +52,22 @@ test('the list names every command, and each has a help of its own, by help and 
   }
 });
 
+test('the lists say which arguments a command takes, and which may be left out', () => {
+  const synopses = [
+    'serve [settings]',
+    'config [settings]',
+    'send EVENT name=value…',
+    'resubmit [ID]',
+    'help [COMMAND]',
+  ];
+  for (const synopsis of [...synopses, 'trace ID', 'keys create|list|edit|roll|revoke']) {
+    assert.ok(mainHelp().includes(`\n  ${synopsis}`), synopsis);
+  }
+  for (const name of ['push', 'diff', 'check', 'types']) {
+    assert.ok(helpOn(['plan']).includes(`\n  plan ${name} [FILE] `), name);
+  }
+});
+
 test('the list says how to print the version', () => {
   assert.match(mainHelp(), /^ {2}sluice --version$/m);
 });
