@@ -48,7 +48,7 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
   if (id !== undefined) return resubmitOne(server, id, given, flags.isJson, shell);
   const isDryRun = flags.switches.has('dry-run');
   const body = `{"filter":${JSON.stringify(filter)},"patch":${given},"dry_run":${isDryRun}}`;
-  const { json, text } = await callApi(server, 'rejections/resubmit', { method: 'POST', body });
+  const { json, text } = await callApi(server, 'rejections/resubmit', { method: 'POST', body, stop: shell.stop });
   if (isDryRun) {
     const preview = json.preview as Preview;
     shell.out(flags.isJson ? `${text}\n` : describePreview(preview));
@@ -58,7 +58,8 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
 }
 
 async function resubmitOne(server: Server, id: string, user: string, isJson: boolean, shell: Shell): Promise<number> {
-  const reply = await requestOnce(server, `rejections/${id}/resubmit`, { method: 'POST', body: `{"user":${user}}` });
+  const body = `{"user":${user}}`;
+  const reply = await requestOnce(server, `rejections/${id}/resubmit`, { method: 'POST', body, stop: shell.stop });
   const message = messageIn(reply);
   if (reply.status === INVALID && message !== undefined) {
     shell.err(`Still rejected: ${printable(message)}\n`);
@@ -128,14 +129,14 @@ function describeEffects({ effects, users }: Preview): string[] {
 export async function reportJob(server: Server, { id }: JsonObject, isJson: boolean, shell: Shell): Promise<number> {
   let shown = '';
   for (;;) {
-    const { json, text } = await callApi(server, `jobs/${String(id)}`);
+    const { json, text } = await callApi(server, `jobs/${String(id)}`, { stop: shell.stop });
     const job = json as unknown as Static<typeof Job>;
     const seen = `${job.matched - job.left} of ${job.matched}`;
     if (shell.errTerminal.isTty && seen !== shown) shell.err(`\r${seen} `);
     shown = seen;
     if (job.status === 'running' && !shell.stop.aborted) {
       await pause(POLL_MS, shell.stop);
-      continue;
+      if (!shell.stop.aborted) continue;
     }
     if (shell.errTerminal.isTty) shell.err('\n');
     shell.out(isJson ? `${text}\n` : describeJob(job));

@@ -5,6 +5,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { runDeadLetters } from '../../src/cli/dead-letters.ts';
+import { runPlan } from '../../src/cli/plan.ts';
 import { runRejections } from '../../src/cli/rejections.ts';
 import { runResubmit } from '../../src/cli/resubmit.ts';
 import { useServer } from '../edge/fixture.ts';
@@ -101,6 +102,32 @@ suite('sluice resubmit', () => {
       await called(403, { error: 'forbidden' }),
       'URL does not allow that with this key (403): a publishable key can only send events.',
     );
+  });
+
+  test('Ctrl-C ends a command whose server does not respond', async (context) => {
+    const user = join(server().dataFolder, 'user.json');
+    writeFileSync(user, '{}');
+    const plan = join(server().dataFolder, 'plan.json');
+    writeFileSync(plan, '{"events":{}}');
+    for (const [command, ...args] of [
+      [runRejections],
+      [runRejections, '--list'],
+      [runDeadLetters],
+      [runDeadLetters, '--retry', 'all'],
+      [runResubmit, '01930000-0000-7000-8000-000000000001.0', '--user', user],
+      [runResubmit, '--patch', user],
+      [runPlan, 'pull'],
+      [runPlan, 'infer'],
+      [runPlan, 'push', plan],
+      [runPlan, 'diff', plan],
+    ] as const) {
+      const stopped = shell();
+      const { url } = await startIngestStub(context, () => {
+        stopped.stopping.abort();
+        return new Promise(() => undefined);
+      });
+      assert.equal(await refusal(command, [...args, '--url', url, '--key', 'sk_dev_x'], stopped), 'Stopped.');
+    }
   });
 
   test('says all that is wrong with a command at once', async () => {
