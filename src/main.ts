@@ -38,6 +38,17 @@ const RUNNERS: Readonly<Record<Exclude<CommandName, 'serve'>, Runner>> = {
   help: async (args, shell) => (await import('./cli/help.ts')).runHelp(args, shell),
 };
 
+/** They do not look at `shell.stop`: a signal ends them at once, also while they wait for a database. */
+const ENDED_BY_SIGNALS: ReadonlySet<string> = new Set<CommandName>([
+  'keys',
+  'invite',
+  'config',
+  'trace',
+  'profile',
+  'completion',
+  'help',
+]);
+
 function out(text: string): void {
   process.stdout.write(text);
 }
@@ -70,7 +81,7 @@ async function run(args: readonly string[], env: Env): Promise<number> {
   if (command === 'serve') return (await import('./wiring/serve.ts')).serve(rest, env, versionOf());
   const { shellOf } = await import('./cli/shell.ts');
   const stores = await import('./wiring/opening.ts');
-  return RUNNERS[command](rest, shellOf(env, stores));
+  return RUNNERS[command](rest, shellOf(env, stores, !ENDED_BY_SIGNALS.has(command)));
 }
 
 function isCommand(command: string): command is keyof typeof RUNNERS {

@@ -2,11 +2,10 @@
  * `sluice check FILE`: would these requests be accepted? Without a server it validates them as the edge does, and with
  * `--plan` checks them against a tracking plan. With `--url` or `--key` a server is asked, which also says what each user
  * would do to profiles; nothing is stored. Users on consecutive lines of a file are put into one request, as an import would
- * send them, and keep their location in the file. The whole file is in memory: `CHARACTERS_MAX`.
+ * send them, and keep their location in the file. The whole file is in memory: `FILE_BYTES_MAX`.
  */
 
-import { readFileSync } from 'node:fs';
-import { text } from 'node:stream/consumers';
+import { readFileSync, statSync } from 'node:fs';
 import type { Static } from 'typebox';
 import type { CheckResponse, PredictedUser } from '../api/ingest-operation.ts';
 import { messageOf, OperatorError } from '../errors.ts';
@@ -21,11 +20,11 @@ import { readArguments } from './arguments.ts';
 import { problemOfLine } from './import-lines.ts';
 import { rejectedIn } from './import-send.ts';
 import { countOf } from './local-time.ts';
-import { callApi, readServer, type Server } from './server.ts';
+import { callApi, notSluiceText, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
 
-const CHARACTERS_MAX = 64 * 1_024 * 1_024;
+const FILE_BYTES_MAX = 64 * 1_024 * 1_024;
 const USERS_PER_REQUEST = 500;
 const REQUEST_CHARACTERS = 2_000_000;
 
@@ -90,17 +89,32 @@ function readPlan(file: string): CompiledPlan {
 }
 
 async function readSamples(file: string | null, shell: Shell): Promise<string> {
-  const samples = file === null ? await text(shell.stdin) : readText(file);
-  if (samples.length > CHARACTERS_MAX) throw new OperatorError('The file is larger than 64 MB; check a part of it.');
+  const samples = file === null ? await readStdin(shell) : readText(file);
   return samples.replace(/^\uFEFF/, '');
+}
+
+async function readStdin({ stdin }: Shell): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of stdin) {
+    bytes += chunk.byteLength;
+    if (bytes > FILE_BYTES_MAX) throw tooLarge('stdin');
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
 }
 
 function readText(file: string): string {
   try {
+    if (statSync(file).size > FILE_BYTES_MAX) throw tooLarge(file);
     return readFileSync(file, 'utf8');
   } catch (error) {
-    throw new OperatorError(`${file} cannot be read: ${messageOf(error)}.`);
+    throw error instanceof OperatorError ? error : new OperatorError(`${file} cannot be read: ${messageOf(error)}.`);
   }
+}
+
+function tooLarge(file: string): OperatorError {
+  return new OperatorError(`${file} is larger than 64 MB; check a part of it.`);
 }
 
 function checkHere({ body, location, users }: Sample, plan: CompiledPlan | null, found: Result): void {
@@ -119,8 +133,10 @@ function checkHere({ body, location, users }: Sample, plan: CompiledPlan | null,
 
 async function checkThere(sample: Sample, server: Server, stop: AbortSignal, found: Result): Promise<void> {
   const { body, location, users } = sample;
-  const { json } = await callApi(server, 'ingest/events/check', { method: 'POST', body, stop });
-  const response = json as unknown as Static<typeof CheckResponse>;
+  const reply = await callApi(server, 'ingest/events/check', { method: 'POST', body, stop });
+  const would = reply.json.would_respond;
+  if (!isObject(would) || !isObject(would.body)) throw new OperatorError(notSluiceText(server, reply));
+  const response = reply.json as unknown as Static<typeof CheckResponse>;
   const { message: problem, errors } = response.would_respond.body as { message?: string; errors: unknown };
   if (problem !== undefined) {
     found.bad.push({ location, message: problem });
@@ -237,7 +253,10 @@ function itemsIn(text: string, isOneValue: boolean, bad: BadSample[]): Item[] {
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
       const problem = location.line === null ? describeJsonError(part) : problemOfLine(part);
-      bad.push({ location, message: `is not valid JSON: ${problem}` });
+      bad.push({
+        location: { ...location, text: location.text || 'the file' },
+        message: `is not valid JSON: ${problem}`,
+      });
       return [];
     }
   };
@@ -255,7 +274,7 @@ function itemsIn(text: string, isOneValue: boolean, bad: BadSample[]): Item[] {
 }
 
 /**
- * Users that follow each other are put into one request. A value that is not a request is taken for a user: then the
+ * Users on lines that follow each other are put into one request. A value that is not a request is taken for a user: then the
  * message is about what a user lacks.
  */
 function requestsOf(items: readonly Item[]): Sample[] {
@@ -277,13 +296,15 @@ function requestsOf(items: readonly Item[]): Sample[] {
       const sent: readonly unknown[] = Array.isArray(value.users) ? value.users : [];
       requests.push({
         body: text,
-        location,
+        location: { ...location, text: location.text || 'the request' },
         users: sent.map((_, at) => ({ line: location.line, text: `${before}users[${at}]` })),
       });
     } else {
       if (users.length >= USERS_PER_REQUEST || characters + text.length > REQUEST_CHARACTERS) endRequest();
       users.push(item);
       characters += text.length;
+      // The elements of an array are requests of their own, which do not see each other.
+      if (location.line === null) endRequest();
     }
   }
   endRequest();

@@ -228,6 +228,7 @@ const PLAN_COMMANDS = {
     ],
   },
   types: {
+    synopsis: '[FILE]',
     summary: 'writes TypeScript types for the events of a plan file',
     usage: [['sluice plan types [FILE] --out src/events.ts']],
     argument: PLAN_ARGUMENT,
@@ -235,6 +236,7 @@ const PLAN_COMMANDS = {
     notes: ['Use them with the SDK: new Sluice<EventMap>(…). The compiler then checks every track().'],
   },
   push: {
+    synopsis: '[FILE]',
     summary: 'makes a file the tracking plan of a server',
     usage: [['SLUICE_KEY=sk_prod_… sluice plan push [FILE] [--url URL]']],
     argument: PLAN_ARGUMENT,
@@ -252,12 +254,14 @@ const PLAN_COMMANDS = {
     },
   },
   diff: {
+    synopsis: '[FILE]',
     summary: 'shows what differs between a file and the plan of a server',
     argument: PLAN_ARGUMENT,
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
     exitCodes: '0 no difference, 2 different, or the file has errors, 1 not compared.',
   },
   check: {
+    synopsis: '[FILE]',
     summary: 'checks a plan file, without a server',
     argument: PLAN_ARGUMENT,
     flags: {},
@@ -267,6 +271,7 @@ const PLAN_COMMANDS = {
 
 const COMMANDS = {
   serve: {
+    synopsis: '[settings]',
     summary: 'starts the server; the first start prints a link and a key',
     usage: [
       ['sluice serve', 'everything at its default'],
@@ -310,7 +315,9 @@ const COMMANDS = {
     ],
   },
   config: {
+    synopsis: '[settings]',
     summary: 'shows each setting, its value and where the value came from',
+    usage: [['sluice config [settings] [--json]']],
     flags: { ...SETTING_FLAGS, ...JSON_FLAG },
     notes: [
       'Starts nothing. Takes the flags of "sluice serve" and reads the same environment, so it shows what serve would use.',
@@ -400,6 +407,7 @@ const COMMANDS = {
       '0 everything would be accepted and follows the plan, 2 something would be rejected or violates the plan (in any mode), 1 it could not be checked.',
   },
   send: {
+    synopsis: 'EVENT name=value…',
     summary: 'sends one event of one person to a server',
     usage: [
       ['SLUICE_KEY=sk_dev_… sluice send order_placed --user-id ada revenue=42.5 currency=EUR'],
@@ -438,6 +446,7 @@ const COMMANDS = {
     notes: ['Calls the server with a secret key. Rejected users are kept for 7 days by default.'],
   },
   resubmit: {
+    synopsis: '[ID]',
     summary: 'fixes rejected users, one by hand or many by a patch',
     usage: [
       ['sluice resubmit ID --user FILE', 'FILE has the whole user, corrected'],
@@ -632,6 +641,7 @@ const COMMANDS = {
     ],
   },
   help: {
+    synopsis: '[COMMAND]',
     summary: 'shows the help of a command; the same as sluice COMMAND --help',
     usage: [['sluice help export'], ['sluice help keys create']],
     flags: {},

@@ -27,16 +27,17 @@ export async function runDeadLetters(args: readonly string[], shell: Shell): Pro
     return 0;
   }
   const body = JSON.stringify({ filter: cause === undefined ? {} : { cause } });
+  const { stop } = shell;
   const { json } =
     retry === 'all'
-      ? await callApi(server, 'dead-letters/retry', { method: 'POST', body })
-      : await callApi(server, `dead-letters/${retry}/retry`, { method: 'POST' });
+      ? await callApi(server, 'dead-letters/retry', { method: 'POST', body, stop })
+      : await callApi(server, `dead-letters/${retry}/retry`, { method: 'POST', stop });
   return reportJob(server, json, flags.isJson, shell);
 }
 
 async function list(server: Server, cause: string | undefined, isJson: boolean, shell: Shell): Promise<void> {
   const query = new URLSearchParams({ limit: '500', ...(cause !== undefined && { cause }) });
-  const { json, text } = await callApi(server, `dead-letters?${query.toString()}`);
+  const { json, text } = await callApi(server, `dead-letters?${query.toString()}`, { stop: shell.stop });
   if (isJson) return shell.out(`${text}\n`);
   const letters = json.dead_letters as readonly JsonObject[];
   if (letters.length === 0) return shell.out('There are no dead letters: every accepted request was processed.\n');

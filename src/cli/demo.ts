@@ -6,13 +6,15 @@
 
 import { integer } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
+import { isObject } from '../validation/shape.ts';
 import { readArguments, readFlag } from './arguments.ts';
 import { PERSON_WITH_MERGE, PERSON_WITH_REFUSAL, type Shop, shopOf } from './demo-shop.ts';
 import { sendBody, targetOf, UnsentError } from './import-send.ts';
 import { countOf } from './local-time.ts';
 import { Progress } from './progress.ts';
-import { callApi, dashboardPage, givenKey, readServer, type Server } from './server.ts';
+import { callApi, dashboardPage, givenKey, notSluiceText, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
+import { printable } from './table.ts';
 
 const RETRY_TIMEOUT_MS = 30_000;
 const SEED_MAX = 4_294_967_295;
@@ -49,8 +51,11 @@ async function readOptions(args: readonly string[], shell: Shell) {
 }
 
 async function usersReceivedBy(server: Server, { stop }: Shell): Promise<number> {
-  const { json } = await callApi(server, 'ledger', { stop });
-  return (json.totals as { users: { received: number } }).users.received;
+  const reply = await callApi(server, 'ledger', { stop });
+  const { totals } = reply.json;
+  const users = isObject(totals) ? totals.users : undefined;
+  if (!isObject(users) || typeof users.received !== 'number') throw new OperatorError(notSluiceText(server, reply));
+  return users.received;
 }
 
 /** The number of users that were rejected. */
@@ -64,7 +69,7 @@ async function sendShop(shop: Shop, server: Server, shell: Shell): Promise<numbe
     for (const [index, { body, idempotencyKey, users }] of shop.requests.entries()) {
       const bytes = Buffer.from(body);
       const sent = await sendBody(bytes, idempotencyKey, target);
-      if (sent.refusal !== null) throw new UnsentError(`The server rejected a request: ${sent.refusal}.`);
+      if (sent.refusal !== null) throw new UnsentError(`The server rejected a request: ${printable(sent.refusal)}.`);
       sum.users += users;
       sum.bytes += bytes.length;
       sum.rejected += sent.rejected.length;

@@ -16,10 +16,11 @@ import {
   renameSync,
   rmSync,
   statSync,
+  writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { syncPath, writeDurably } from '../data-folder/write-durably.ts';
+import { syncPath } from '../data-folder/write-durably.ts';
 import { OperatorError } from '../errors.ts';
 import { maskedEvent, maskedProfile, personalDataIn } from '../plans/personal.ts';
 import type { Plan } from '../plans/plan.ts';
@@ -32,6 +33,7 @@ import {
   type StoredEvent,
   type StoredProfile,
 } from '../store.ts';
+import { isObject } from '../validation/shape.ts';
 import { readArguments, readChoice } from './arguments.ts';
 import { EXPORT_FORMATS, EXPORT_KINDS } from './commands.ts';
 import { csvHeader, csvLine, EVENT_SHAPE, PROFILE_SHAPE, type Shape, writeParquet } from './export-formats.ts';
@@ -81,7 +83,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
     const plan = options.personal ? null : await planOfTenant(shell, options.dataSource.config, tenant);
     const masked = personalDataIn(plan);
     const asked = { command: `${options.command} ${tenant.id}`, masked: masked && JSON.stringify(masked) };
-    const checkpoint = out === null || options.restart ? undefined : readCheckpoint(out, asked);
+    const checkpoint = out === null || options.restart ? undefined : readCheckpoint(out, asked, shell);
     if (checkpoint !== undefined) {
       shell.err(`Continuing after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
     }
@@ -302,12 +304,12 @@ function stateFileOf(file: string): string {
   return `${partOf(file)}.state`;
 }
 
-/** What an earlier run of the same export left; undefined if nothing. Throws if it was another export. */
-function readCheckpoint(file: string, { command, masked }: RequestedExport): Checkpoint | undefined {
-  let state: RequestedExport & { readonly checkpoint: Checkpoint };
-  try {
-    state = JSON.parse(readFileSync(stateFileOf(file), 'utf8')) as typeof state;
-  } catch {
+/** What an earlier run of the same export left; undefined if nothing, or it is damaged. Throws if it was another export. */
+function readCheckpoint(file: string, { command, masked }: RequestedExport, { err }: Shell): Checkpoint | undefined {
+  if (!existsSync(stateFileOf(file))) return undefined;
+  const state = stateIn(readFileSync(stateFileOf(file), 'utf8'));
+  if (state === undefined) {
+    err(`${stateFileOf(file)} is damaged: the export starts over.\n`);
     return undefined;
   }
   if (state.command !== command) {
@@ -321,6 +323,23 @@ function readCheckpoint(file: string, { command, masked }: RequestedExport): Che
     );
   }
   return state.checkpoint;
+}
+
+/** Undefined where it is damaged. */
+function stateIn(text: string): (RequestedExport & { readonly checkpoint: Checkpoint }) | undefined {
+  let state: unknown;
+  try {
+    state = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!isObject(state) || typeof state.command !== 'string' || !isObject(state.checkpoint)) return undefined;
+  const { cursor, rows, bytes, from, to } = state.checkpoint;
+  const isWhole =
+    typeof cursor === 'string' &&
+    [rows, bytes].every((count) => Number.isSafeInteger(count) && Number(count) >= 0) &&
+    [from, to].every((time) => time === null || typeof time === 'number');
+  return isWhole ? (state as unknown as ReturnType<typeof stateIn>) : undefined;
 }
 
 /**
@@ -355,9 +374,13 @@ class PartFile {
 
   /** Called between pages; syncs at the first, now and then, and when the command is to stop. */
   reach(checkpoint: Checkpoint, now: number, isStopping: boolean): void {
-    if (now - this.#syncedAt < CHECKPOINT_MS && !isStopping) return;
+    // A clock may be set back.
+    if (Math.abs(now - this.#syncedAt) < CHECKPOINT_MS && !isStopping) return;
     fsyncSync(this.#descriptor);
-    writeDurably(stateFileOf(this.#file), `${JSON.stringify({ ...this.#asked, checkpoint })}\n`);
+    // The folder is not synced: it may be one that this user may not read.
+    const draft = `${stateFileOf(this.#file)}.draft`;
+    writeFileSync(draft, `${JSON.stringify({ ...this.#asked, checkpoint })}\n`, { mode: 0o600, flush: true });
+    renameSync(draft, stateFileOf(this.#file));
     this.#syncedAt = now;
   }
 

@@ -69,7 +69,8 @@ export function unknownCommand(words: readonly string[]): OperatorError {
 
 function helpText(path: string, command: Command): string {
   const { summary, description, argument, flags, commands, notes = [], topics = {}, exitCodes } = command;
-  const usage: NonNullable<Command['usage']> = command.usage ?? [[`sluice ${path}${whatFollows(command)} [options]`]];
+  const optional = Object.keys(flags).length === 0 ? '' : ' [options]';
+  const usage: NonNullable<Command['usage']> = command.usage ?? [[`sluice ${path}${whatFollows(command)}${optional}`]];
   const lineWidth = Math.max(0, ...usage.map(([line, remark]) => (remark === undefined ? 0 : line.length)));
   const usageLines = usage.map(([line, remark]) =>
     remark === undefined ? `  ${line}` : `  ${line.padEnd(lineWidth)}   ${dim(remark)}`,

@@ -49,6 +49,9 @@ interface Sent {
 /** It is unknown whether it was stored; sending it again with the same key is safe. */
 export class UnsentError extends OperatorError {}
 
+/** It was not stored, and would be refused again. */
+export class RefusedError extends UnsentError {}
+
 /** Throws an `UnsentError` where there is no response to wait for. */
 export async function sendBody(body: Buffer<ArrayBuffer>, idempotencyKey: string, target: Target): Promise<Sent> {
   const { stop, now, timeoutMs, onWait } = target;
@@ -83,7 +86,7 @@ async function attempt(body: Buffer<ArrayBuffer>, idempotencyKey: string, { serv
     if (stop.aborted) throw new UnsentError('Stopped.');
     const problem = unreachableText(server, error);
     // A port that is kept for something else than HTTP: retrying does not help.
-    if (problem.includes('(bad port)')) throw new UnsentError(`${problem}. Is --url right?`);
+    if (problem.includes('(bad port)')) throw new RefusedError(`${problem}. Is --url right?`);
     return { later: problem, afterMs: null };
   }
   const { status, headers, json } = reply;
@@ -102,7 +105,7 @@ async function attempt(body: Buffer<ArrayBuffer>, idempotencyKey: string, { serv
   if (status === 400 && json !== undefined) {
     return { ...sent, refusal: messageIn(reply) ?? 'the server responded with 400' };
   }
-  throw new UnsentError(refusalText(server, reply));
+  throw new RefusedError(refusalText(server, reply));
 }
 
 /** Never negative: a clock that runs ahead must not make this a flood. */

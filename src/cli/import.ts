@@ -5,10 +5,20 @@
  */
 
 import { createHash } from 'node:crypto';
-import { createReadStream, readFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  createReadStream,
+  existsSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { messageOf, OperatorError } from '../errors.ts';
+import { isObject } from '../validation/shape.ts';
 import { readArguments } from './arguments.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type FilePosition, type Line } from './import-lines.ts';
 import { sendBody, type Target, targetOf, UnsentError } from './import-send.ts';
@@ -267,7 +277,7 @@ class ImportState {
     };
     if (this.#source.file === null) return;
     const state = { ...this.progress, identity: this.#source.identity, server: this.#server };
-    writeFileSync(`${this.#file}.new`, `${JSON.stringify(state)}\n`, { mode: 0o600 });
+    writeFileSync(`${this.#file}.new`, `${JSON.stringify(state)}\n`, { mode: 0o600, flush: true });
     renameSync(`${this.#file}.new`, this.#file);
   }
 
@@ -278,11 +288,10 @@ class ImportState {
 
   #read(): ImportProgress | undefined {
     if (this.#source.file === null) return undefined;
-    let state: ImportProgress & { readonly identity: string; readonly server: string };
-    try {
-      state = JSON.parse(readFileSync(this.#file, 'utf8')) as typeof state;
-    } catch {
-      return undefined;
+    if (!existsSync(this.#file)) return undefined;
+    const state = stateIn(readFileSync(this.#file, 'utf8'));
+    if (state === undefined) {
+      throw new OperatorError(`${this.#file} is damaged. To import from the beginning: --restart`);
     }
     const { identity, server, ...progress } = state;
     if (identity !== this.#source.identity) {
@@ -299,6 +308,23 @@ class ImportState {
     }
     return progress;
   }
+}
+
+/** Undefined where it is damaged. */
+function stateIn(text: string): (ImportProgress & { readonly identity: string; readonly server: string }) | undefined {
+  let state: unknown;
+  try {
+    state = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!isObject(state) || typeof state.identity !== 'string' || typeof state.server !== 'string') return undefined;
+  const isWhole = Object.keys(NOTHING_IMPORTED).every((name) => isCount(state[name]));
+  return isWhole ? (state as unknown as ReturnType<typeof stateIn>) : undefined;
+}
+
+function isCount(value: unknown): boolean {
+  return Number.isSafeInteger(value) && Number(value) >= 0;
 }
 
 /** What was JSON stays the bytes that it was; anything else becomes a text. */

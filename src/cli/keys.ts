@@ -208,7 +208,8 @@ async function editCommand({ shell, flags, config, now }: KeysCall): Promise<str
   if (isUnlimited && flags.values.has('users-per-second')) {
     mistakes.push('--no-rate-limit and --users-per-second exclude each other');
   }
-  const rateLimit = isUnlimited ? null : readRateLimit(flags);
+  const limit = readRateLimit(flags);
+  const rateLimit = isUnlimited ? null : limit;
   const changes: KeyChanges = {
     ...(name !== undefined && { name }),
     ...(origins !== undefined && { origins: origins === 'any' ? [] : originsIn(origins) }),

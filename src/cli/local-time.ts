@@ -23,12 +23,18 @@ const SIZES: readonly (readonly [unit: string, bytes: number])[] = [
 
 const COUNT = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 
-/** `2026-03-01 12:30:07` in the local zone. */
+/** `2026-03-01 12:30:07` in the local zone. A file that was edited by hand may have a time that is none. */
 export function localTime(time: number): string {
-  const offsetMs = new Date(time).getTimezoneOffset() * MINUTE_MS;
-  return isoTime(time - offsetMs)
-    .slice(0, 19)
-    .replace('T', ' ');
+  const date = new Date(time);
+  if (Number.isNaN(date.getTime())) return 'an unknown time';
+  const [month, day, hour, minute, second] = [
+    date.getMonth() + 1,
+    date.getDate(),
+    date.getHours(),
+    date.getMinutes(),
+    date.getSeconds(),
+  ].map((part) => String(part).padStart(2, '0'));
+  return `${String(date.getFullYear()).padStart(4, '0')}-${month}-${day} ${hour}:${minute}:${second}`;
 }
 
 /** In 12 columns: `12:30:07.123` of today, `03-01 12:30` of another day, `2025-03-01` of another year. */

@@ -37,7 +37,7 @@ async function pushCommand(flags: Arguments, shell: Shell): Promise<number> {
   const server = await readServer(flags, shell);
   const plan = readFile(file, shell);
   if (plan === null) return 2;
-  const reply = await requestOnce(server, 'plan', { method: 'PUT', body: JSON.stringify(plan) });
+  const reply = await requestOnce(server, 'plan', { method: 'PUT', body: JSON.stringify(plan), stop: shell.stop });
   if (reply.status === 400 || reply.status === 409) {
     shell.err(`The server refused ${file}:\n${printableLines(messageIn(reply) ?? 'no reason given')}\n`);
     return 2;
@@ -55,7 +55,7 @@ async function pullCommand(flags: Arguments, shell: Shell): Promise<number> {
   if (version !== undefined && !/^[1-9]\d{0,8}$/.test(version)) {
     flags.mistakes.push(`--version is "${version}"; expected the number of a version`);
   }
-  const { plan, version: pulled } = await currentPlan(await readServer(flags, shell), version);
+  const { plan, version: pulled } = await currentPlan(await readServer(flags, shell), version, shell);
   writeTo(flags, shell, indented(plan), `version ${pulled}`);
   return 0;
 }
@@ -64,15 +64,15 @@ async function pullCommand(flags: Arguments, shell: Shell): Promise<number> {
 async function inferCommand(flags: Arguments, shell: Shell): Promise<number> {
   flags.refuse(flags.positionals);
   const server = await readServer(flags, shell);
-  const { plan: current, version } = await currentPlan(server, undefined);
+  const { plan: current, version } = await currentPlan(server, undefined, shell);
   const known = new Set(Object.keys(current.events));
-  const catalogue = (await callApi(server, 'catalogue')).json as unknown as InferredFrom;
+  const catalogue = (await callApi(server, 'catalogue', { stop: shell.stop })).json as unknown as InferredFrom;
   const events: CataloguedEvent[] = [];
   for (const { event_name: name } of catalogue.events) {
     if (known.has(name)) continue;
     // Not in the path, which cannot hold `.` and `..`.
     const path = `catalogue/_?event_name=${encodeURIComponent(name)}`;
-    events.push((await callApi(server, path)).json as unknown as CataloguedEvent);
+    events.push((await callApi(server, path, { stop: shell.stop })).json as unknown as CataloguedEvent);
   }
   const text = indented(inferPlan({ ...catalogue, events }, version === 0 ? null : { ...current, version }));
   const reading = parsePlan(text);
@@ -109,7 +109,7 @@ async function diffCommand(flags: Arguments, shell: Shell): Promise<number> {
   const server = await readServer(flags, shell);
   const plan = readFile(file, shell);
   if (plan === null) return 2;
-  const current = await currentPlan(server, undefined);
+  const current = await currentPlan(server, undefined, shell);
   const differences = diffPlans(current.plan, plan);
   if (flags.isJson) shell.out(`${JSON.stringify({ version: current.version, differences })}\n`);
   else if (differences.length === 0) shell.out(`${file} is the same as version ${current.version}.\n`);
@@ -152,8 +152,12 @@ function readFile(file: string, shell: Shell): Plan | null {
   return null;
 }
 
-async function currentPlan(server: Server, version: string | undefined): Promise<{ plan: Plan; version: number }> {
-  const reply = await requestOnce(server, version === undefined ? 'plan' : `plan?version=${version}`);
+async function currentPlan(
+  server: Server,
+  version: string | undefined,
+  { stop }: Shell,
+): Promise<{ plan: Plan; version: number }> {
+  const reply = await requestOnce(server, version === undefined ? 'plan' : `plan?version=${version}`, { stop });
   if (reply.status === 404)
     throw new OperatorError(`The server has no version ${version} of the plan; see GET /plan/versions.`);
   const { plan, version: current } = successOf(server, reply).json as { plan: unknown; version: number };

@@ -48,7 +48,8 @@ export function readRejectionFilter(flags: FlagsRead, now: number): Filter {
 }
 
 async function listReasons(server: Server, filter: Filter, isJson: boolean, shell: Shell): Promise<void> {
-  const { json, text } = await callApi(server, `rejections/reasons?${new URLSearchParams(filter).toString()}`);
+  const path = `rejections/reasons?${new URLSearchParams(filter).toString()}`;
+  const { json, text } = await callApi(server, path, { stop: shell.stop });
   if (isJson) return shell.out(`${text}\n`);
   const reasons = json.reasons as readonly JsonObject[];
   if (reasons.length === 0) return shell.out('No user was rejected.\n');
@@ -65,7 +66,7 @@ async function listReasons(server: Server, filter: Filter, isJson: boolean, shel
 async function listUsers(server: Server, filter: Filter, isAll: boolean, isJson: boolean, shell: Shell): Promise<void> {
   const query = new URLSearchParams({ ...filter, ...(!isAll && { resubmitted: 'false' }), limit: String(SHOWN_MAX) });
   if (isJson) return everyUser(server, query, shell);
-  const { json } = await callApi(server, `rejections?${query.toString()}`);
+  const { json } = await callApi(server, `rejections?${query.toString()}`, { stop: shell.stop });
   const rejections = json.rejections as readonly JsonObject[];
   if (rejections.length === 0) return shell.out('No rejected user matches.\n');
   const rows = rejections.map((rejection) => [
@@ -87,7 +88,14 @@ function stateOf({ resubmitted_at: at, accepted_by: retry, message }: JsonObject
 async function everyUser(server: Server, query: URLSearchParams, shell: Shell): Promise<void> {
   query.set('limit', '500');
   for (;;) {
-    const { json } = await callApi(server, `rejections?${query.toString()}`);
+    const page = await callApi(server, `rejections?${query.toString()}`, { stop: shell.stop }).catch(
+      (error: unknown) => {
+        // The reader of the lines may be gone, as in `… | head`.
+        if (!shell.stop.aborted) throw error;
+      },
+    );
+    if (page === undefined) return;
+    const { json } = page;
     for (const rejection of json.rejections as readonly JsonObject[]) shell.out(`${JSON.stringify(rejection)}\n`);
     await shell.drained();
     if (typeof json.next_cursor !== 'string' || shell.stop.aborted) return;

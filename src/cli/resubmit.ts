@@ -13,7 +13,7 @@ import { readArguments } from './arguments.ts';
 import { FILTER_FLAGS, readRejectionFilter } from './rejections.ts';
 import { callApi, messageIn, readServer, requestOnce, type Server, successOf } from './server.ts';
 import { pause, type Shell } from './shell.ts';
-import { bold, renderTable } from './table.ts';
+import { bold, printable, renderTable } from './table.ts';
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+$/i;
 const POLL_MS = 300;
@@ -48,7 +48,7 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
   if (id !== undefined) return resubmitOne(server, id, given, flags.isJson, shell);
   const isDryRun = flags.switches.has('dry-run');
   const body = `{"filter":${JSON.stringify(filter)},"patch":${given},"dry_run":${isDryRun}}`;
-  const { json, text } = await callApi(server, 'rejections/resubmit', { method: 'POST', body });
+  const { json, text } = await callApi(server, 'rejections/resubmit', { method: 'POST', body, stop: shell.stop });
   if (isDryRun) {
     const preview = json.preview as Preview;
     shell.out(flags.isJson ? `${text}\n` : describePreview(preview));
@@ -58,9 +58,11 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
 }
 
 async function resubmitOne(server: Server, id: string, user: string, isJson: boolean, shell: Shell): Promise<number> {
-  const reply = await requestOnce(server, `rejections/${id}/resubmit`, { method: 'POST', body: `{"user":${user}}` });
-  if (reply.status === INVALID) {
-    shell.err(`Still rejected: ${messageIn(reply)}\n`);
+  const body = `{"user":${user}}`;
+  const reply = await requestOnce(server, `rejections/${id}/resubmit`, { method: 'POST', body, stop: shell.stop });
+  const message = messageIn(reply);
+  if (reply.status === INVALID && message !== undefined) {
+    shell.err(`Still rejected: ${printable(message)}\n`);
     return SOME_REJECTED;
   }
   return reportJob(server, successOf(server, reply).json, isJson, shell);
@@ -127,14 +129,14 @@ function describeEffects({ effects, users }: Preview): string[] {
 export async function reportJob(server: Server, { id }: JsonObject, isJson: boolean, shell: Shell): Promise<number> {
   let shown = '';
   for (;;) {
-    const { json, text } = await callApi(server, `jobs/${String(id)}`);
+    const { json, text } = await callApi(server, `jobs/${String(id)}`, { stop: shell.stop });
     const job = json as unknown as Static<typeof Job>;
     const seen = `${job.matched - job.left} of ${job.matched}`;
     if (shell.errTerminal.isTty && seen !== shown) shell.err(`\r${seen} `);
     shown = seen;
     if (job.status === 'running' && !shell.stop.aborted) {
       await pause(POLL_MS, shell.stop);
-      continue;
+      if (!shell.stop.aborted) continue;
     }
     if (shell.errTerminal.isTty) shell.err('\n');
     shell.out(isJson ? `${text}\n` : describeJob(job));

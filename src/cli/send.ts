@@ -5,9 +5,10 @@
  */
 
 import { randomUUID } from 'node:crypto';
+import { OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
 import { readArguments } from './arguments.ts';
-import { sendBody, targetOf } from './import-send.ts';
+import { RefusedError, sendBody, targetOf, UnsentError } from './import-send.ts';
 import { dashboardPage, readRetryTimeout, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
@@ -24,7 +25,12 @@ const TEXT_FIELDS: ReadonlySet<string> = new Set(['timestamp', '$event_id']);
 
 export async function runSend(args: readonly string[], shell: Shell): Promise<number> {
   const { server, timeoutMs, body, json } = await readOptions(args, shell);
-  const sent = await sendBody(Buffer.from(body), randomUUID(), targetOf(server, timeoutMs, shell));
+  const target = targetOf(server, timeoutMs, shell);
+  const sent = await sendBody(Buffer.from(body), randomUUID(), target).catch((error: unknown) => {
+    // The next run has another Idempotency-Key.
+    if (!(error instanceof UnsentError) || error instanceof RefusedError) throw error;
+    throw new OperatorError(`${error.message.replace(/\.?$/, '.')} It is unknown whether the event was stored.`);
+  });
   const { status, traceId } = sent;
   const message = sent.refusal ?? sent.rejected[0]?.message ?? null;
   const result = { status, trace_id: traceId === '' ? null : traceId, message };

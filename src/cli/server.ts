@@ -16,6 +16,7 @@ import { type Arguments, readFlag } from './arguments.ts';
 import { formatSpan } from './local-time.ts';
 import { readSettings } from './location.ts';
 import type { Shell } from './shell.ts';
+import { printable } from './table.ts';
 
 export interface Server {
   /** Ends in a slash. */
@@ -97,6 +98,8 @@ interface Call {
 }
 
 export interface Reply {
+  /** What was called. */
+  readonly path: string;
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
@@ -121,7 +124,7 @@ export async function request({ url, key }: Server, path: string, call: Call = {
     signal: stop === undefined ? timeout : AbortSignal.any([stop, timeout]),
   });
   const text = await response.text();
-  return { status: response.status, headers: response.headers, text, json: objectIn(text) };
+  return { path, status: response.status, headers: response.headers, text, json: objectIn(text) };
 }
 
 function objectIn(text: string): JsonObject | undefined {
@@ -154,6 +157,11 @@ export function successOf(server: Server, reply: Reply): Success {
   throw new OperatorError(refusalText(server, reply));
 }
 
+/** Also for a success whose body is another one than the API has. */
+export function notSluiceText({ url }: Server, { status }: Reply): string {
+  return `${url.origin} does not respond like Sluice (${status}). Is --url right?`;
+}
+
 export function unreachableText({ url }: Server, error: unknown): string {
   return `${url.origin} cannot be reached (${whyCallFailed(error)})`;
 }
@@ -168,23 +176,29 @@ function whyCallFailed(error: unknown): string {
 }
 
 /** What a response means that is not a success and that no retry helps with. */
-export function refusalText({ url }: Server, reply: Reply): string {
-  const { status, headers } = reply;
+export function refusalText(server: Server, reply: Reply): string {
+  const { url, key } = server;
+  const { path, status, headers } = reply;
+  const isSending = path.startsWith('ingest/');
+  const text = messageIn(reply);
+  const message = text === undefined ? undefined : printable(text);
   if (status === 401) {
     return (
       `${url.origin} does not accept this key (401). Is it complete, not revoked or expired, and for this server's ` +
       'environment? "sluice keys list" shows the keys of a data folder.'
     );
   }
-  if (status === 403)
-    return `${url.origin} does not allow that with this key (403): a publishable key can only send events.`;
-  if (status >= 300 && status < 400) {
-    return `${url.origin} redirects to ${headers.get('location') ?? 'elsewhere'}; give that address with --url.`;
+  if (status === 403) {
+    const reason = key.startsWith('pk_') && !isSending ? 'a publishable key can only send events' : message;
+    return `${url.origin} does not allow that with this key (403)${reason === undefined ? '' : `: ${reason}`}.`;
   }
-  const message = messageIn(reply);
-  return message === undefined
-    ? `${url.origin} does not respond like Sluice (${status}). Is --url right?`
-    : `${message} (${status})`;
+  if (status >= 300 && status < 400) {
+    return `${url.origin} redirects to ${printable(headers.get('location') ?? 'elsewhere')}; give that address with --url.`;
+  }
+  if (message === undefined) return notSluiceText(server, reply);
+  // Every Sluice has these paths.
+  if (status === 404 && isSending) return `${url.origin} responds with 404: ${message}. Is --url right?`;
+  return `${message} (${status})`;
 }
 
 /** The server's own words. */

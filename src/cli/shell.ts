@@ -83,12 +83,15 @@ export async function onFoundKeys<T>(
 
 const COLUMNS_WITHOUT_TERMINAL = 120;
 
-/** Takes the signals over: after the first one the command ends in order, a second one ends it at once. */
-export function shellOf(env: Env, stores: Stores): Shell {
+/**
+ * Takes the signals over, unless the command has nothing to end in order: after the first one it ends in order, a second
+ * one ends it at once.
+ */
+export function shellOf(env: Env, stores: Stores, endsInOrder = true): Shell {
   const { stdout, stderr, stdin } = process;
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop);
+  if (endsInOrder) for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop);
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
     stop();

@@ -5,14 +5,21 @@
  */
 
 import { styleText } from 'node:util';
+import { processEnvironment } from '../config/config.ts';
 
-/** Plain where stdout is no terminal, or its user wants no colour (https://no-color.org). */
+/** Plain where stdout is no terminal, whatever FORCE_COLOR says, or its user wants no colour (https://no-color.org). */
 export function bold(text: string): string {
-  return styleText('bold', text);
+  return styled('bold', text);
 }
 
 export function dim(text: string): string {
-  return styleText('dim', text);
+  return styled('dim', text);
+}
+
+function styled(format: 'bold' | 'dim', text: string): string {
+  const { NO_COLOR: noColor = '', TERM: terminal } = processEnvironment();
+  if (!process.stdout.isTTY || noColor !== '' || terminal === 'dumb') return text;
+  return styleText(format, text, { validateStream: false });
 }
 
 const GAP = '  ';

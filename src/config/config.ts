@@ -86,7 +86,7 @@ export function formatSetting<Name extends SettingName>(name: Name, value: Confi
   return kind.format(value);
 }
 
-/** The environment of this process, for the composition root to pass on. */
+/** The environment of this process, for the composition root to pass on, and for colour. */
 export function processEnvironment(): Env {
   return process.env;
 }

@@ -86,7 +86,9 @@ function refuse(dataFolder: string, problems: readonly AccessProblem[]): void {
   const shown = problems.slice(0, SHOWN_MAX);
   const lines = shown.map(({ path, what }) => `  ${path} ${what}`);
   if (problems.length > SHOWN_MAX) lines.push(`  and ${problems.length - SHOWN_MAX} more`);
-  const advice = new Set(shown.map((problem) => accessAdvice(dataFolder, problem)));
+  // One for each cause, also of problems that are not shown.
+  const firsts = new Map(problems.toReversed().map((problem) => [problem.cause, problem]));
+  const advice = [...firsts.values()].map((problem) => accessAdvice(dataFolder, problem));
   throw new OperatorError(
     `The data folder ${resolve(dataFolder)} cannot be used as it is; nothing in it was opened or changed:\n` +
       [...lines, ...advice].join('\n'),

@@ -1,13 +1,14 @@
 /** `sluice check`: sample requests in a file, validated with and without a plan, with and without a server. */
 
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { runCheck } from '../../src/cli/check.ts';
 import { eventually, post, removeFolder, startServer, temporaryFolder, type TestServer } from '../server.ts';
 import { makeKey } from '../edge/fixture.ts';
 import { refusal, run, testShell, type Ran } from './data-shell.ts';
+import { startIngestStub } from './ingest-stub.ts';
 
 const ORDER = { type: 'object', properties: { total: { type: 'number' } }, required: ['total'] };
 const PLAN = {
@@ -83,6 +84,42 @@ suite('sluice check', () => {
     );
   });
 
+  test('JSON names the file or the request where nothing smaller can be named', async () => {
+    const unusable = async (name: string, content: unknown): Promise<unknown> => {
+      const { out } = await check([write(name, content), '--json']);
+      return (JSON.parse(out) as { unusable: { location: string }[] }).unusable.map(({ location }) => location);
+    };
+    assert.deepEqual(await unusable('broken.json', '{'), ['the file']);
+    assert.deepEqual(await unusable('no-users.json', { users: [] }), ['the request']);
+    assert.deepEqual(await unusable('two.json', [GOOD, { users: [] }]), ['[1]']);
+  });
+
+  test('what is larger than 64 MB is refused before it is read', async () => {
+    const file = write('large.json', '');
+    truncateSync(file, 64 * 1_024 * 1_024 + 1);
+    assert.equal(await refusal(runCheck, [file], testShell({})), `${file} is larger than 64 MB; check a part of it.`);
+    let megabytes = 0;
+    const stdin = (async function* () {
+      for (; ; megabytes++) yield Buffer.alloc(1_024 * 1_024);
+    })();
+    const words = await refusal(runCheck, ['-'], testShell({ stdin }));
+    assert.equal(words, 'stdin is larger than 64 MB; check a part of it.');
+    assert.equal(megabytes, 64);
+  });
+
+  test('the users of an array are checked each by itself', async (context) => {
+    const { url, received } = await startIngestStub(context, () => ({
+      status: 200,
+      body: { would_respond: { status: 202, body: { errors: [] } } },
+    }));
+    const server = ['--url', url, '--key', 'sk_dev_x'];
+    assert.equal((await check([write('array.json', [GOOD, GOOD]), ...server])).code, 0);
+    assert.deepEqual(
+      received.map(({ body }) => body),
+      [JSON.stringify({ users: [GOOD] }), JSON.stringify({ users: [GOOD] })],
+    );
+  });
+
   test('a tracking plan is checked without a server, in every mode', async () => {
     const plan = write('plan.json', PLAN);
     const file = write(
@@ -120,6 +157,15 @@ suite('sluice check', () => {
     assert.match(await refusal(runCheck, both, testShell({})), /--plan is for a check without a server/);
     const away = [good, '--key', 'sk_dev_x', '--url', 'http://127.0.0.1:9'];
     assert.match(await refusal(runCheck, away, testShell({})), /cannot be reached/);
+  });
+
+  test('a server that is not Sluice is reported as that', async (context) => {
+    const file = write('asked.ndjson', lines(GOOD));
+    for (const body of [{}, { would_respond: null }, { would_respond: {} }]) {
+      const { url } = await startIngestStub(context, () => ({ status: 200, body }));
+      const words = await refusal(runCheck, [file, '--url', url, '--key', 'sk_dev_x'], testShell({}));
+      assert.equal(words, `${url} does not respond like Sluice (200). Is --url right?`);
+    }
   });
 
   suite('with a server', () => {

@@ -7,6 +7,7 @@ import { shopOf } from '../../src/cli/demo-shop.ts';
 import { DAY_MS, MINUTE_MS } from '../../src/model.ts';
 import { eventually, removeFolder, startServer, temporaryFolder } from '../server.ts';
 import { NOW, refusal, run, testShell, type TestShell } from './data-shell.ts';
+import { startIngestStub } from './ingest-stub.ts';
 
 interface Sums {
   readonly received: number;
@@ -91,6 +92,14 @@ suite('sluice demo', () => {
     assert.equal(second.received, 2 * first.received);
     assert.equal(second.stored, first.stored);
     assert.equal((await rejections()).length, 5);
+  });
+
+  test('a server that is not Sluice is reported as that', async (context) => {
+    for (const body of [{}, { totals: null }, { totals: { users: {} } }]) {
+      const { url } = await startIngestStub(context, () => ({ status: 200, body }));
+      const words = await refusal(runDemo, ['--url', url, '--key', 'sk_dev_x'], testShell({}));
+      assert.equal(words, `${url} does not respond like Sluice (200). Is --url right?`);
+    }
   });
 
   test('keys that cannot ask, or that are for production, are refused before anything is sent', async () => {

@@ -3,13 +3,14 @@
  */
 
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
 import { runExport } from '../../src/cli/export.ts';
 import type { Config } from '../../src/config/config.ts';
 import type { Store } from '../../src/store.ts';
-import { removeFolder, temporaryFolder } from '../server.ts';
+import { removeFolder, runSluice, temporaryFolder } from '../server.ts';
 import { type DataFolder, openDataFolder, refusal, run, type TestShell } from './data-shell.ts';
 
 const USERS = 5_000;
@@ -116,6 +117,45 @@ suite('Stopping sluice export', () => {
     await assert.rejects(runExport(['--format', 'ndjson', '--out', out], killed.shell), /killed/);
     const { err } = await run(runExport, ['--format', 'ndjson', '--out', out], folder.shell());
     assert.match(err, /Continuing after 3,000 rows/);
+  });
+
+  test('a clock that is set back does not keep it from being noted down', async (context) => {
+    const folder = await filledFolder(context);
+    const out = outFile(context, 'events.ndjson');
+    let now = folder.shell().shell.now();
+    const killed = watched(folder.shell({ now: () => now }), (page) => {
+      if (page === 3) now -= 3_600_000;
+      if (page === 4) throw new Error('killed');
+    });
+    await assert.rejects(runExport(['--format', 'ndjson', '--out', out], killed.shell), /killed/);
+    const { err } = await run(runExport, ['--format', 'ndjson', '--out', out], folder.shell());
+    assert.match(err, /Continuing after 3,000 rows/);
+  });
+
+  test('a damaged state is reported, and the export starts over', async (context) => {
+    const folder = await filledFolder(context);
+    const out = outFile(context, 'events.ndjson');
+    for (const text of ['null', '{"command":', '{}', '{"command":"x","masked":null,"checkpoint":{"rows":1}}']) {
+      writeFileSync(`${out}.part`, 'half a li');
+      writeFileSync(`${out}.part.state`, text);
+      const { code, err } = await run(runExport, ['--format', 'ndjson', '--out', out, '--overwrite'], folder.shell());
+      assert.equal(code, 0);
+      assert.ok(err.startsWith(`${out}.part.state is damaged: the export starts over.\n`), err);
+      assert.equal(readFileSync(out, 'utf8').trimEnd().split('\n').length, USERS);
+    }
+  });
+
+  test('the folder of the file need not be readable', async (context) => {
+    const folder = await filledFolder(context);
+    const out = outFile(context, 'events.ndjson');
+    // Root may read everything.
+    const isRoot = process.getuid?.() === 0;
+    if (isRoot) execFileSync('chown', ['-R', '65534:65534', folder.data, dirname(out)]);
+    chmodSync(dirname(out), 0o300);
+    const args = ['export', '--format', 'ndjson', '--out', out];
+    const ran = await runSluice(args, { SLUICE_DATA: folder.data }, isRoot ? { uid: 65_534, gid: 65_534 } : {});
+    chmodSync(dirname(out), 0o700);
+    assert.equal(ran.code, 0, ran.stderr);
   });
 
   test('an account that does not exist gets an error with those that do', async (context) => {

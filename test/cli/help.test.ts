@@ -10,6 +10,7 @@ import { ALL_COMMANDS, type Command } from '../../src/cli/commands.ts';
 import { commandHelp, helpOn, mainHelp, wantsHelp } from '../../src/cli/help.ts';
 import { formatSetting, SETTING_NAMES, SETTINGS } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
+import { withStdout } from './terminal.ts';
 
 interface Named {
   readonly words: readonly string[];
@@ -51,6 +52,22 @@ test('the list names every command, and each has a help of its own, by help and 
   }
 });
 
+test('the lists say which arguments a command takes, and which may be left out', () => {
+  const synopses = [
+    'serve [settings]',
+    'config [settings]',
+    'send EVENT name=value…',
+    'resubmit [ID]',
+    'help [COMMAND]',
+  ];
+  for (const synopsis of [...synopses, 'trace ID', 'keys create|list|edit|roll|revoke']) {
+    assert.ok(mainHelp().includes(`\n  ${synopsis}`), synopsis);
+  }
+  for (const name of ['push', 'diff', 'check', 'types']) {
+    assert.ok(helpOn(['plan']).includes(`\n  plan ${name} [FILE] `), name);
+  }
+});
+
 test('the list says how to print the version', () => {
   assert.match(mainHelp(), /^ {2}sluice --version$/m);
 });
@@ -73,12 +90,10 @@ test('no line is longer than 100 characters or ends in a blank', () => {
   }
 });
 
-test('colour changes no word', (context) => {
+test('colour changes no word', () => {
   const texts = (): string[] => [mainHelp(), ...ALL.map(({ words }) => helpOn(words))];
-  const plain = texts();
-  context.after(() => delete process.env['FORCE_COLOR']);
-  process.env['FORCE_COLOR'] = '1';
-  const coloured = texts();
+  const plain = withStdout(false, {}, texts);
+  const coloured = withStdout(true, {}, texts);
   assert.ok(coloured.every((text, index) => text !== plain[index]));
   assert.deepEqual(coloured.map(stripVTControlCharacters), plain);
 });

@@ -191,6 +191,32 @@ suite('sluice import', () => {
     assert.equal(code, 0);
   });
 
+  test('a damaged state is refused, with nothing sent or removed, until --restart', async (context) => {
+    const stub = await startIngestStub(context);
+    const file = temporaryFile(context, lines(3));
+    const whole = { offset: 8, lines: 1, usersAccepted: 1, usersRejected: 0, rejectedBytes: 0 };
+    const state = { ...whole, identity: 'x', server: stub.url };
+    writeFileSync(`${file}.rejected.ndjson`, '{"line":1}\n');
+    const damaged = [
+      '',
+      'null',
+      '[]',
+      '{"offset":',
+      ...[{ identity: 1 }, { server: undefined }, { lines: '1' }, { offset: -1 }].map((wrong) =>
+        JSON.stringify({ ...state, ...wrong }),
+      ),
+    ];
+    for (const text of damaged) {
+      writeFileSync(`${file}.import`, text);
+      const words = await refusal(runImport, [file], shellFor(stub));
+      assert.equal(words, `${file}.import is damaged. To import from the beginning: --restart`);
+    }
+    assert.equal(stub.received.length, 0);
+    assert.ok(existsSync(`${file}.rejected.ndjson`));
+    const { code } = await run(runImport, [file, '--restart'], shellFor(stub));
+    assert.equal(code, 0);
+  });
+
   test('401 stops at once with words, and the key is in none of them', async (context) => {
     const stub = await startIngestStub(context, () => ({ status: 401, body: { error: 'unauthorized' } }));
     const shell = shellFor(stub);

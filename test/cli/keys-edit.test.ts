@@ -68,6 +68,7 @@ test('mistakes are reported, and nothing is changed', async (context) => {
       /- --burst is "1000001"; expected a whole number from 1 to/,
     ],
     [[row.id, '--burst', '5'], /--burst needs --users-per-second/],
+    [[row.id, '--no-rate-limit', '--burst', '5'], /--burst needs --users-per-second/],
     [[row.id, '--users-per-second', '5', '--no-rate-limit'], /exclude each other/],
     [['key_nobody000000', '--name', 'x'], /No key in .* has the id key_nobody000000/],
   ] as const) {

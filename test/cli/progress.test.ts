@@ -89,6 +89,8 @@ suite('Times and amounts for people', () => {
   test('a local time is that of the zone of the process', () => {
     const time = new Date(2026, 0, 2, 3, 4, 5).valueOf();
     assert.equal(localTime(time), '2026-01-02 03:04:05');
+    assert.equal(localTime(new Date(12_026, 0, 2, 3, 4, 5).getTime()), '12026-01-02 03:04:05');
+    assert.equal(localTime(Date.parse('edited by hand')), 'an unknown time');
     assert.equal(shortTime(time + 6, time), '03:04:05.006');
     assert.equal(shortTime(time, time + 86_400_000), '01-02 03:04 ');
     assert.equal(shortTime(time, time + 366 * 86_400_000), `${localTime(time).slice(0, 10)}  `);

@@ -5,11 +5,13 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { runDeadLetters } from '../../src/cli/dead-letters.ts';
+import { runPlan } from '../../src/cli/plan.ts';
 import { runRejections } from '../../src/cli/rejections.ts';
 import { runResubmit } from '../../src/cli/resubmit.ts';
 import { useServer } from '../edge/fixture.ts';
 import { eventually, post } from '../server.ts';
 import { refusal, run, testShell, type TestShell } from './data-shell.ts';
+import { startIngestStub } from './ingest-stub.ts';
 
 suite('sluice resubmit', () => {
   const server = useServer();
@@ -84,6 +86,48 @@ suite('sluice resubmit', () => {
     );
     assert.match(some.out, /\nWhat the accepted ones would do:\n {2}1 event would be stored\n/);
     assert.match(some.out, /\nCareful: the patch gives every user the same/);
+  });
+
+  test('a 400 that is not of Sluice is reported as that, and what a publishable key may do', async (context) => {
+    const user = join(server().dataFolder, 'user.json');
+    writeFileSync(user, '{}');
+    const id = '01930000-0000-7000-8000-000000000001.0';
+    const called = async (status: number, body: unknown): Promise<string> => {
+      const { url } = await startIngestStub(context, () => ({ status, body }));
+      const words = await refusal(runResubmit, [id, '--user', user, '--url', url, '--key', 'pk_x'], shell());
+      return words.replaceAll(url, 'URL');
+    };
+    assert.equal(await called(400, '<html>'), 'URL does not respond like Sluice (400). Is --url right?');
+    assert.equal(
+      await called(403, { error: 'forbidden' }),
+      'URL does not allow that with this key (403): a publishable key can only send events.',
+    );
+  });
+
+  test('Ctrl-C ends a command whose server does not respond', async (context) => {
+    const user = join(server().dataFolder, 'user.json');
+    writeFileSync(user, '{}');
+    const plan = join(server().dataFolder, 'plan.json');
+    writeFileSync(plan, '{"events":{}}');
+    for (const [command, ...args] of [
+      [runRejections],
+      [runRejections, '--list'],
+      [runDeadLetters],
+      [runDeadLetters, '--retry', 'all'],
+      [runResubmit, '01930000-0000-7000-8000-000000000001.0', '--user', user],
+      [runResubmit, '--patch', user],
+      [runPlan, 'pull'],
+      [runPlan, 'infer'],
+      [runPlan, 'push', plan],
+      [runPlan, 'diff', plan],
+    ] as const) {
+      const stopped = shell();
+      const { url } = await startIngestStub(context, () => {
+        stopped.stopping.abort();
+        return new Promise(() => undefined);
+      });
+      assert.equal(await refusal(command, [...args, '--url', url, '--key', 'sk_dev_x'], stopped), 'Stopped.');
+    }
   });
 
   test('says all that is wrong with a command at once', async () => {

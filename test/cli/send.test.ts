@@ -126,7 +126,32 @@ suite('sluice send', () => {
     const shell = shellFor(closed.url);
     const words = await refusal(runSend, ['x', ...PERSON], shell);
     assert.match(words, /does not accept this key \(401\)/);
+    assert.doesNotMatch(words, /unknown whether/);
     assert.equal(closed.received.length, 1);
     assert.ok(!(words + shell.out() + shell.err()).includes(KEY));
+  });
+
+  test('a refusal is in the words of the server, without what could drive the terminal', async (context) => {
+    const words = async (status: number, body: unknown): Promise<string> => {
+      const { url } = await startIngestStub(context, () => ({ status, body }));
+      return (await refusal(runSend, ['x', ...PERSON], shellFor(url))).replaceAll(url, 'URL');
+    };
+    const message = 'this key may not be used from https://a.example\u001b[2J';
+    assert.equal(
+      await words(403, { error: 'forbidden', message }),
+      'URL does not allow that with this key (403): this key may not be used from https://a.example\u{fffd}[2J.',
+    );
+    assert.equal(await words(403, {}), 'URL does not allow that with this key (403).');
+    assert.equal(await words(404, { message: 'no route' }), 'URL responds with 404: no route. Is --url right?');
+    assert.equal(await words(404, {}), 'URL does not respond like Sluice (404). Is --url right?');
+  });
+
+  test('what was stopped, or got no response, may have been stored: it says so', async (context) => {
+    const down = await startIngestStub(context, () => ({ status: 503 }));
+    const words = await refusal(runSend, ['x', ...PERSON, '--retry-timeout', '1ms'], shellFor(down.url));
+    assert.match(words, /gave up after 1 ms \(--retry-timeout\)\. It is unknown whether the event was stored\.$/);
+    const shell = shellFor((await startIngestStub(context, () => shell.stopping.abort() as undefined)).url);
+    const stopped = await refusal(runSend, ['x', ...PERSON], shell);
+    assert.equal(stopped, 'Stopped. It is unknown whether the event was stored.');
   });
 });

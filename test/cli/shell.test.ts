@@ -5,9 +5,10 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { suite, type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { user } from '../server.ts';
+import { MAIN, PROGRAM_ENV, user } from '../server.ts';
 import { openDataFolder } from './data-shell.ts';
 
 const PROGRAM = fileURLToPath(new URL('./shell-program.ts', import.meta.url));
@@ -40,6 +41,24 @@ suite('The shell of a process', () => {
       assert.equal(stderr(), '');
     });
   }
+
+  test('a signal ends a command that waits for a database', SLOW, async (context) => {
+    const silent = createServer();
+    silent.listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const connected = once(silent, 'connection');
+    const env = { ...PROGRAM_ENV, STORE_URL: `postgres://x@127.0.0.1:${(silent.address() as AddressInfo).port}/x` };
+    const child = spawn(process.execPath, [MAIN, 'keys', 'list'], { env, stdio: 'ignore' });
+    context.after(() => {
+      child.kill('SIGKILL');
+      silent.close();
+    });
+    const [socket] = (await connected) as [Socket];
+    context.after(() => socket.destroy());
+    child.kill('SIGTERM');
+    const [, signal] = (await once(child, 'exit')) as [number | null, string | null];
+    assert.equal(signal, 'SIGTERM');
+  });
 
   test('a pipe that is closed ends it with the next event, without an error', SLOW, async (context) => {
     const { child, stderr, send } = await follow(context);

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { bold, dim, renderTable, wrap } from '../../src/cli/table.ts';
+import { withStdout } from './terminal.ts';
 
 test('columns are as wide as their widest cell, and lines have no blanks at their end', () => {
   const table = renderTable(['id', 'name'], [['key_1', 'a'], ['k', 'longer name'], ['x']]);
@@ -17,13 +18,14 @@ test('what strangers sent cannot drive the terminal or turn the text around', ()
   assert.equal(table, 'origin\n\u{fffd}[2Jhttps://x\u{fffd}\u{fffd}\u{fffd}evil\u{fffd}1m');
 });
 
-test('colour is for terminals, unless NO_COLOR is set', () => {
-  process.env['NO_COLOR'] = '1';
-  assert.equal(bold('x') + dim('y'), 'xy');
-  delete process.env['NO_COLOR'];
-  process.env['FORCE_COLOR'] = '1';
-  assert.equal(bold('x') + dim('y'), '\u001b[1mx\u001b[22m\u001b[2my\u001b[22m');
-  delete process.env['FORCE_COLOR'];
+test('colour is for terminals alone, unless NO_COLOR is set or the terminal is dumb', () => {
+  const words = (): string => bold('x') + dim('y');
+  const coloured = '\u001b[1mx\u001b[22m\u001b[2my\u001b[22m';
+  assert.equal(withStdout(true, {}, words), coloured);
+  assert.equal(withStdout(true, { NO_COLOR: '', TERM: 'xterm' }, words), coloured);
+  assert.equal(withStdout(true, { NO_COLOR: '1' }, words), 'xy');
+  assert.equal(withStdout(true, { TERM: 'dumb' }, words), 'xy');
+  assert.equal(withStdout(false, { FORCE_COLOR: '1' }, words), 'xy');
 });
 
 test('a wrapped text keeps all its words in order, in lines that fit', () => {

@@ -118,6 +118,19 @@ suite('A file that the user of the server may not use', () => {
     assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200, 'given back, they are used');
   });
 
+  test('gets advice for its cause, also where it is not among those that are shown', async (t) => {
+    const dataFolder = await usedFolder(t);
+    const name = join(logFolderOf(dataFolder), 'name');
+    for (const fileOf of FILES) giveToAnother(fileOf(dataFolder));
+    rmSync(name);
+    mkdirSync(name);
+    const words = await refusedStart({ dataFolder, ...as });
+    assert.match(words, /and 2 more/);
+    assert.doesNotMatch(words, /should be a file/);
+    assert.match(words, /This is not damage: .*chown -R/s);
+    assert.ok(words.includes(`Move ${name} elsewhere`), words);
+  });
+
   test('is the whole folder: every command says whose it is, and what to do', async (t) => {
     const dataFolder = await usedFolder(t);
     giveToAnother(dataFolder);
