@@ -290,9 +290,7 @@ class ImportState {
     if (this.#source.file === null) return undefined;
     if (!existsSync(this.#file)) return undefined;
     const state = stateIn(readFileSync(this.#file, 'utf8'));
-    if (state === undefined) {
-      throw new OperatorError(`${this.#file} is damaged. To import from the beginning: --restart`);
-    }
+    if (state === undefined) throw this.#damaged();
     const { identity, server, ...progress } = state;
     if (identity !== this.#source.identity) {
       throw new OperatorError(
@@ -300,6 +298,7 @@ class ImportState {
           'To import it from the beginning: --restart (what is unchanged may then be stored twice)',
       );
     }
+    if (progress.offset > (this.#source.bytes ?? 0)) throw this.#damaged();
     if (server !== this.#server) {
       throw new OperatorError(
         `The interrupted import of ${this.#source.file} went to ${server}. Give that address with --url, ` +
@@ -307,6 +306,10 @@ class ImportState {
       );
     }
     return progress;
+  }
+
+  #damaged(): OperatorError {
+    return new OperatorError(`${this.#file} is damaged. To import from the beginning: --restart`);
   }
 }
 

@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import {
   copyFileSync,
+  cpSync,
   existsSync,
   readdirSync,
   readFileSync,
@@ -14,7 +15,7 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { suite, test } from 'node:test';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { openEmbeddedLogAppender } from '../../../src/backends/embedded/log/appender.ts';
@@ -195,6 +196,34 @@ suite('Segments of the log', () => {
     copyFileSync(first.file, first.file.replace('.zst', '.lost'));
     rmSync(first.file);
     assert.equal((await readAll(reader, 0))[0]?.position, second.firstPosition);
+  });
+
+  test('show what is missing after them, whether the segment that follows is compressed or not', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await filledLog(scope);
+    const [, , third, fourth, fifth] = listSegments(folder);
+    assert.ok(third && fourth && fifth);
+    const missing = fifth.firstPosition - fourth.firstPosition;
+    assert.ok(missing > 1);
+    const consumer = consumerOf(scope, folder);
+    await eventually('those before the fourth are compressed', async () => {
+      await consumer.commit(0, fourth.firstPosition);
+      return compressedIn(folder)[2] === true;
+    });
+    const copy = join(folderIn(scope), 'log');
+    cpSync(folder, copy, { recursive: true, preserveTimestamps: true });
+    rmSync(fourth.file);
+    const reader = openEmbeddedLogReader({ folder });
+    assert.equal(await reader.missing(0, third.firstPosition), missing);
+    assert.equal(await reader.missing(0, fourth.firstPosition), missing);
+    const log = await openEmbeddedLogAppender({ folder, segmentBytes: 65_536, metrics: null, onFatal: assert.fail });
+    await log.close();
+    assert.ok(existsSync(fourth.file.replace('.log', '.log.missing')));
+    assert.equal(await reader.missing(0, fourth.firstPosition), missing);
+
+    await compressAll(consumerOf(scope, copy), copy);
+    rmSync(join(copy, `${basename(fourth.file)}.zst`));
+    assert.equal(await openEmbeddedLogReader({ folder: copy }).missing(0, fourth.firstPosition), missing);
   });
 });
 
