@@ -77,8 +77,13 @@ export function isMissingPartition(error: unknown): boolean {
   );
 }
 
-/** A host name with several addresses fails with one error for each, and no message of its own. */
+/**
+ * A host name with several addresses fails with one error for each, and no message of its own. The message of an error of
+ * OpenSSL has places in its source and line breaks; only its reason is for people.
+ */
 function wordsOf(error: Error): string {
+  const reason: unknown = 'library' in error ? Reflect.get(error, 'reason') : undefined;
+  if (typeof reason === 'string') return reason;
   if (error.message !== '') return error.message;
   const first: unknown = error instanceof AggregateError ? error.errors[0] : undefined;
   return first instanceof Error ? first.message : (codeOf(error) ?? 'the connection failed');
