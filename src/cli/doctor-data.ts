@@ -240,8 +240,10 @@ export const checkBacklog: Check = async (parts) => {
     if (before.records === 0) return [ok('all received requests are processed')];
     const age = parts.now() - (before.oldest ?? parts.now());
     const more = before.records >= BACKLOG_RECORDS_COUNTED_MAX ? 'more than ' : '';
-    const size = `${more}${countOf(before.records, 'request')} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
     const isShared = parts.config.logUrl !== '';
+    // Kafka has a message for each user of a request.
+    const waiting = countOf(before.records, isShared ? 'message' : 'request');
+    const size = `${more}${waiting} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
     const damaged = parts.isDeep && !isShared ? await firstDamaged(log, before.positions) : undefined;
     if (damaged !== undefined) {
       const advice = 'Until then a server accepts requests, and does not process past that position.';
