@@ -38,6 +38,7 @@ import {
   type Store,
   type StoredLedger,
 } from '../store.ts';
+import { TABLES_CHANGED } from '../store-writer.ts';
 import {
   failed,
   firstOf,
@@ -476,7 +477,9 @@ function deadLetterFinding({ tenantId, traceId, partition, position, cause, fail
   }
   return failed(
     `the request ${traceId} could not be processed and has been a dead letter since ${localTime(failedAt)}: ${cause}`,
-    `It is kept in the log. This is a bug in Sluice: please report the cause. The request: sluice trace ${traceId}`,
+    cause.includes(TABLES_CHANGED)
+      ? `It is kept. Remove that constraint, then: sluice dead-letters --retry all. The request: sluice trace ${traceId}`
+      : `It is kept in the log. This is a bug in Sluice: please report the cause. The request: sluice trace ${traceId}`,
   );
 }
 
