@@ -401,6 +401,10 @@ export class StoreValueError extends Error {
   override readonly name = 'StoreValueError';
 }
 
+/** In the cause of a dead letter that breaks a constraint that someone has added; the name of the constraint follows. */
+export const TABLES_CHANGED =
+  'the tables in the database were changed: a constraint that Sluice did not make rejects a row';
+
 /** The store failed in a way that is neither a record's fault nor known to pass: processing ends. */
 export class StoreFailedError extends Error {
   override readonly name = 'StoreFailedError';

@@ -482,7 +482,7 @@ const COMMANDS = {
       ...JSON_FLAG,
     },
     notes: [
-      'A dead letter is caused by a bug in Sluice: its request was accepted, and is kept as long as events (SLUICE_EVENT_RETENTION), until a version can process it.',
+      'A dead letter is caused by a bug in Sluice, or by a constraint that someone added to its tables in PostgreSQL: its request was accepted, and is kept as long as events (SLUICE_EVENT_RETENTION), until it can be processed.',
     ],
     exitCodes: '0 done, 2 some still cannot be processed, 1 it could not be done.',
   },

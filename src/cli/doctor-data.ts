@@ -38,6 +38,7 @@ import {
   type Store,
   type StoredLedger,
 } from '../store.ts';
+import { TABLES_CHANGED } from '../store-writer.ts';
 import {
   failed,
   firstOf,
@@ -240,8 +241,10 @@ export const checkBacklog: Check = async (parts) => {
     if (before.records === 0) return [ok('all received requests are processed')];
     const age = parts.now() - (before.oldest ?? parts.now());
     const more = before.records >= BACKLOG_RECORDS_COUNTED_MAX ? 'more than ' : '';
-    const size = `${more}${countOf(before.records, 'request')} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
     const isShared = parts.config.logUrl !== '';
+    // Kafka has a message for each user of a request.
+    const waiting = countOf(before.records, isShared ? 'message' : 'request');
+    const size = `${more}${waiting} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
     const damaged = parts.isDeep && !isShared ? await firstDamaged(log, before.positions) : undefined;
     if (damaged !== undefined) {
       const advice = 'Until then a server accepts requests, and does not process past that position.';
@@ -474,7 +477,9 @@ function deadLetterFinding({ tenantId, traceId, partition, position, cause, fail
   }
   return failed(
     `the request ${traceId} could not be processed and has been a dead letter since ${localTime(failedAt)}: ${cause}`,
-    `It is kept in the log. This is a bug in Sluice: please report the cause. The request: sluice trace ${traceId}`,
+    cause.includes(TABLES_CHANGED)
+      ? `It is kept. Remove that constraint, then: sluice dead-letters --retry all. The request: sluice trace ${traceId}`
+      : `It is kept in the log. This is a bug in Sluice: please report the cause. The request: sluice trace ${traceId}`,
   );
 }
 

@@ -122,7 +122,7 @@ export const proxies: Kind<string> = text('LIST', PROXIES_EXPECTED, (given) => {
 });
 
 export const storeUrl: Kind<string> = secretUrl(
-  'the address of a database, such as postgres://user:password@host:5432/sluice',
+  'the address of a database, such as postgres://user:password@host:5432/sluice (special characters of the password percent-encoded: / as %2F)',
   (given) => {
     const url = /^postgres(ql)?:\/\/\S*$/i.test(given) ? URL.parse(given) : null;
     return url !== null && url.pathname.length >= 2;

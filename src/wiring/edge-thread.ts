@@ -45,6 +45,8 @@ import {
 } from './supervisor.ts';
 
 const WATCH_INTERVAL_MS = 1_000;
+/** Far below SLUICE_STORE_TIMEOUT, which is for long statements: a database that hangs must be noticed within seconds. */
+const WATCH_MS_MAX = 5_000;
 
 async function runEdge(setup: EdgeSetup): Promise<void> {
   const { config, index, metricsBuffer } = setup;
@@ -236,7 +238,7 @@ async function watchDatabase(config: Config, databaseProblem: () => string | nul
     if (isUnderWay) return;
     isUnderWay = true;
     try {
-      await database.query('SELECT 1');
+      await database.query({ text: 'SELECT 1', timeoutMs: WATCH_MS_MAX });
       problem = null;
       outage.worked();
     } catch (error) {

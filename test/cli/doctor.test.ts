@@ -36,7 +36,7 @@ import {
   type DoctorShell,
   type Finding,
 } from '../../src/cli/doctor-checks.ts';
-import { checkLedger, checkLog, recordsBetween } from '../../src/cli/doctor-data.ts';
+import { checkBacklog, checkLedger, checkLog, recordsBetween } from '../../src/cli/doctor-data.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey, newAccount } from '../../src/keys/manage.ts';
 import { LogCorruptError, NO_TENANT } from '../../src/log.ts';
@@ -619,6 +619,28 @@ test('clock: one that differs from the clock of the database is reported', async
     await findingsOf(26 * 3_600_000),
     /^error: .* 1d 2h ahead of the clock of the database → .*stored twice/,
   );
+});
+
+test('backlog: of a log in Kafka messages are counted, of which a request has one for each user', async () => {
+  const log = {
+    partitions: async () => [0],
+    backlogBytes: async () => 300,
+    headers: async (_partition: number, position: number) => ({
+      headers: [0, 1, 2].filter((at) => at >= position).map((at) => ({ position: at, receivedAt: NOW })),
+      next: 3,
+    }),
+    close: async () => undefined,
+  };
+  const parts = {
+    config: { storeUrl: 'postgres://db:5432/sluice', logUrl: 'kafka://b:9092/t' },
+    isDeep: false,
+    now: () => NOW,
+    pause: async () => undefined,
+    findLogReader: async () => log,
+    store: async () => ({ ledger: async () => ({ positions: new Map([[0, 0]]) }) }),
+  } as unknown as DoctorParts;
+  const [finding] = await checkBacklog(parts);
+  assert.match(finding?.message ?? '', /^3 messages \(300 B\) wait/);
 });
 
 test('of many findings of one kind the first are shown, and how many more there are', async () => {

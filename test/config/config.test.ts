@@ -365,7 +365,7 @@ test('addresses of a store and a log are checked, and one that is refused is not
   ];
   for (const text of stores) {
     assert.deepEqual(mistakes({ STORE_URL: text }), [
-      'STORE_URL cannot be used; expected the address of a database, such as postgres://user:password@host:5432/sluice',
+      'STORE_URL cannot be used; expected the address of a database, such as postgres://user:password@host:5432/sluice (special characters of the password percent-encoded: / as %2F)',
     ]);
   }
   const logs = [

@@ -7,9 +7,10 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { makeKey } from '../../src/keys/format.ts';
 import { openWireTo } from '../scaling/wire.ts';
-import { readResponse, eventually, post, sleep, user } from '../server.ts';
+import { readResponse, eventually, post, sleep, type TestServer, user } from '../server.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
-import { metricOf } from '../scaling/installation.ts';
+import { becomesReady, install, metricOf } from '../scaling/installation.ts';
+import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { folderIn, launch } from './scope.ts';
 
 /** Until the first calls are given up, 6 s with this setting, and for a few more rounds of each. */
@@ -19,6 +20,10 @@ const HANGING_MS_MAX = 40_000;
 const SAID_MEANWHILE = ['key usage cannot be recorded', 'the processor waits', 'reads fail'];
 const SEND_EVERY_MS = 200;
 const DEADLINE_MS = 60_000;
+/** The check of every second, its timeout, and a margin for a busy machine; SLUICE_STORE_TIMEOUT is 30 s. */
+const NOT_READY_MS_MAX = 15_000;
+/** Several checks, each of which times out. */
+const STAYS_NOT_READY_MS = 8_000;
 
 interface Line {
   readonly level: string;
@@ -94,5 +99,29 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
       },
       DEADLINE_MS,
     );
+  });
+
+  test('leaves processors and API servers not ready within seconds, until it responds', {
+    skip: whyNoKafka(),
+  }, async () => {
+    await using scope = new AsyncDisposableStack();
+    const wire = await openWireTo(await (await testPostgres()).newDatabase());
+    scope.defer(() => wire.close());
+    const { brokers, newTopicName } = await testKafka();
+    const { api, start } = await install(scope, { brokers, topic: newTopicName(), partitions: 1, storeUrl: wire.url });
+    const servers = [api, await start('processor')];
+    await Promise.all(servers.map(becomesReady));
+
+    wire.cut();
+    const isReady = async ({ baseUrl }: TestServer): Promise<boolean> => (await fetch(`${baseUrl}/readyz`)).ok;
+    const becomesNotReady = (server: TestServer) =>
+      eventually('it is not ready', async () => !(await isReady(server)), NOT_READY_MS_MAX);
+    await Promise.all(servers.map(becomesNotReady));
+    for (let at = 0; at < STAYS_NOT_READY_MS; at += SEND_EVERY_MS) {
+      assert.deepEqual(await Promise.all(servers.map(isReady)), [false, false]);
+      await sleep(SEND_EVERY_MS);
+    }
+    wire.repair();
+    await Promise.all(servers.map(becomesReady));
   });
 });

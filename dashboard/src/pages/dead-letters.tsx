@@ -85,8 +85,9 @@ export function DeadLetters({ onJob }: { onJob: () => void }): ReactNode {
       }
     >
       <p>
-        Accepted requests that could not be processed, because of a bug in Sluice. They are kept, and nothing else waits
-        for them. Report the cause; after an upgrade that fixes it, retry them.
+        Accepted requests that could not be processed, because of a bug in Sluice, unless the cause says that the tables
+        were changed. They are kept, and nothing else waits for them. Report the cause; after an upgrade that fixes it,
+        retry them.
       </p>
       {job !== undefined && (
         <JobProgress

@@ -15,6 +15,8 @@ const METADATA_AGE_MS_MAX = 60_000;
 const GROUP_KEY_TYPE = 0;
 /** A little more than the client's own timeout. */
 const CONNECTED_MS_MAX = 4_000;
+/** Far below that of other requests: any broker has the metadata, and the next one is asked then. */
+const METADATA_MS_MAX = 3_000;
 
 interface PartitionMetadata {
   /** The id of a broker; -1 while there is none. */
@@ -153,21 +155,14 @@ export class Cluster {
   async #connect(broker: Broker): Promise<Connection> {
     const established = this.#pool.getEstablishedConnection(broker);
     if (established?.isConnected() === true) return established;
-    const late = Promise.withResolvers<Connection>();
-    const timer = setTimeout(() => {
-      late.reject(new LogUnavailableError(`${broker.host}:${broker.port} does not respond`));
-    }, CONNECTED_MS_MAX);
-    try {
-      return await Promise.race([this.#pool.get(broker), late.promise]);
-    } finally {
-      clearTimeout(timer);
-    }
+    return within(CONNECTED_MS_MAX, broker, this.#pool.get(broker));
   }
 
   async #fetchMetadata(): Promise<ClusterMetadata> {
     try {
       const connection = await this.anyBroker();
-      const response = await responseOf(metadataV12.api.async(connection, [this.topic], false, false));
+      const asked = responseOf(metadataV12.api.async(connection, [this.topic], false, false));
+      const response = await within(METADATA_MS_MAX, connection, asked);
       const [topic] = response.topics;
       const isThere = topic !== undefined && topic.errorCode !== CODE.unknown_topic_or_partition;
       if (isThere && topic.partitions.length === 0) {
@@ -189,6 +184,18 @@ export class Cluster {
       this.#firstBroker++;
       throw asUnavailable(error);
     }
+  }
+}
+
+async function within<T>(ms: number, { host, port }: Pick<Connection, 'host' | 'port'>, asked: Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<T>();
+  const timer = setTimeout(() => {
+    late.reject(new LogUnavailableError(`the broker ${host}:${port} does not respond`));
+  }, ms);
+  try {
+    return await Promise.race([asked, late.promise]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

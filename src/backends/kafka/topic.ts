@@ -195,22 +195,28 @@ async function topicSettings(cluster: Cluster): Promise<Map<string, string> | un
 /** Until there is a response. An operator error is thrown immediately. */
 async function untilReady<Found>(
   cluster: Cluster,
-  { openMsMax = OPEN_MS_MAX, unreachableMsMax = openMsMax }: TopicOptions,
+  { openMsMax = OPEN_MS_MAX, unreachableMsMax = openMsMax, createsTopic, warn }: TopicOptions,
   request: () => Promise<Found | undefined>,
 ): Promise<Found> {
   const begin = performance.now();
   let problem = 'it does not respond';
+  let failure: string | null = null;
   let msMax = openMsMax;
   do {
     try {
       const found = await request();
-      if (found !== undefined) return found;
+      if (found !== undefined) {
+        // For a command: a server also starts while brokers do.
+        if (failure !== null && createsTopic === false) warn?.(failure);
+        return found;
+      }
       problem = `the topic ${cluster.topic} is not ready`;
       msMax = openMsMax;
     } catch (error) {
       if (error instanceof OperatorError) throw error;
       if (error instanceof LoginFailedError) throw new OperatorError(`${error.message}. Check LOG_URL.`);
       problem = messageOf(error);
+      failure = problem;
       msMax = Math.min(openMsMax, unreachableMsMax);
     }
     await sleep(RETRY_MS);

@@ -7,7 +7,7 @@
  */
 
 import { DatabaseError } from 'pg';
-import { StoreConflictError, StoreUnavailableError, StoreValueError } from '../../store-writer.ts';
+import { StoreConflictError, StoreUnavailableError, StoreValueError, TABLES_CHANGED } from '../../store-writer.ts';
 
 /**
  * Serialization failure, deadlock, unique violation: another transaction wrote the row first. A statement whose unique
@@ -44,7 +44,10 @@ export function asStoreError(error: unknown): unknown {
 /** With the code, and the names in the schema that the server gives. */
 function valueErrorOf({ table, column, constraint }: DatabaseError, code: string): StoreValueError {
   const where = [table, column, constraint].filter((name) => name !== undefined).join(', ');
-  const message = `PostgreSQL does not accept a value${where === '' ? '' : ` (${where})`}: ${code}`;
+  // A row of a day without a table breaks no constraint that has a name.
+  const isConstraint = code.startsWith('23') && constraint !== undefined;
+  const what = isConstraint ? TABLES_CHANGED : 'PostgreSQL does not accept a value';
+  const message = `${what}${where === '' ? '' : ` (${where})`}: ${code}`;
   return Object.assign(new StoreValueError(message), { code, constraint });
 }
 
@@ -77,8 +80,13 @@ export function isMissingPartition(error: unknown): boolean {
   );
 }
 
-/** A host name with several addresses fails with one error for each, and no message of its own. */
+/**
+ * A host name with several addresses fails with one error for each, and no message of its own. The message of an error of
+ * OpenSSL has places in its source and line breaks; only its reason is for people.
+ */
 function wordsOf(error: Error): string {
+  const reason: unknown = 'library' in error ? Reflect.get(error, 'reason') : undefined;
+  if (typeof reason === 'string') return reason;
   if (error.message !== '') return error.message;
   const first: unknown = error instanceof AggregateError ? error.errors[0] : undefined;
   return first instanceof Error ? first.message : (codeOf(error) ?? 'the connection failed');

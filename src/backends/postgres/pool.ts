@@ -210,11 +210,20 @@ function wordsFor(code: string, error: unknown, address: string): string | undef
   if (/does not support SSL/.test(message)) {
     return `PostgreSQL at ${address} does not offer encryption. Switch it on there (ssl = on), or take sslmode out of STORE_URL.`;
   }
+  const [, alert] = REFUSED_CERTIFICATE.exec(code) ?? [];
+  if (alert !== undefined) {
+    const reason = alert.toLowerCase().replaceAll('_', ' ');
+    return `PostgreSQL at ${address} refuses the client certificate (${reason}). Set sslcert in STORE_URL to one that is valid and signed by an authority that the server trusts (its ssl_ca_file), and sslkey to its key.`;
+  }
   if (isCertificateCode(code)) {
     return `The certificate of PostgreSQL at ${address} is not trusted (${code}). Name the authority's file in STORE_URL with sslrootcert=FILE, and the host as the certificate has it.`;
   }
   return undefined;
 }
+
+/** The alerts with which a server ends a connection because of the certificate of the client. */
+const REFUSED_CERTIFICATE =
+  /^ERR_SSL_[A-Z0-9]+_ALERT_(UNKNOWN_CA|DECRYPT_ERROR|(?:BAD_|UNSUPPORTED_)?CERTIFICATE(?:_[A-Z]+)?)$/;
 
 function isCertificateCode(code: string): boolean {
   return code === 'ERR_TLS_CERT_ALTNAME_INVALID' || /(SELF_SIGNED|CERT_|UNABLE_TO_(VERIFY|GET_ISSUER))/.test(code);

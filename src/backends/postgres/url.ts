@@ -13,12 +13,13 @@
  */
 
 import { readFileSync } from 'node:fs';
-import type { ConnectionOptions } from 'node:tls';
+import { type ConnectionOptions, createSecureContext } from 'node:tls';
 import type { ClientConfig } from 'pg';
 import { OperatorError } from '../../errors.ts';
 
 const FORM = 'postgres://user:password@host:5432/database';
 const PORT_MAX = 65_535;
+const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----/;
 const PARAMETERS = new Set([
   'sslmode',
   'sslrootcert',
@@ -109,11 +110,7 @@ function tlsOf(parameters: URLSearchParams): ConnectionOptions | false {
   const mode = parameters.get('sslmode') ?? 'disable';
   const root = parameters.get('sslrootcert');
   const hasAuthority = root !== null && root !== 'system';
-  const files: ConnectionOptions = {
-    ...(hasAuthority ? { ca: fileOf('sslrootcert', root) } : {}),
-    ...optionalFile(parameters, 'sslcert', 'cert'),
-    ...optionalFile(parameters, 'sslkey', 'key'),
-  };
+  const files: ConnectionOptions = { ...(hasAuthority ? { ca: authorityOf(root) } : {}), ...identityOf(parameters) };
   const isForAnyHost = { checkServerIdentity: () => undefined };
   switch (mode) {
     case 'disable':
@@ -137,9 +134,53 @@ function tlsOf(parameters: URLSearchParams): ConnectionOptions | false {
   }
 }
 
-function optionalFile(parameters: URLSearchParams, name: string, option: 'cert' | 'key'): ConnectionOptions {
-  const file = parameters.get(name);
-  return file === null ? {} : { [option]: fileOf(name, file) };
+/** OpenSSL trusts nothing, without an error, if the file has no certificate. */
+function authorityOf(file: string): string {
+  const text = fileOf('sslrootcert', file);
+  if (CERTIFICATE.test(text)) return text;
+  throw new OperatorError(
+    `The file of sslrootcert in STORE_URL, "${file}", has no certificate. Name the file of the authority, in PEM form.`,
+  );
+}
+
+/** The client certificate and its key, which fit together. */
+function identityOf(parameters: URLSearchParams): ConnectionOptions {
+  const [certFile, keyFile] = [parameters.get('sslcert'), parameters.get('sslkey')];
+  if (certFile === null && keyFile === null) return {};
+  if (certFile === null || keyFile === null) {
+    const [present, missing] = keyFile === null ? ['sslcert', 'sslkey'] : ['sslkey', 'sslcert'];
+    throw new OperatorError(
+      `STORE_URL has ${present} but not ${missing}; a client certificate needs both: sslcert=FILE and sslkey=FILE.`,
+    );
+  }
+  const [cert, key] = [fileOf('sslcert', certFile), fileOf('sslkey', keyFile)];
+  if (problemOf({ cert }) !== null) {
+    throw new OperatorError(
+      `The file of sslcert in STORE_URL, "${certFile}", has no certificate that can be read. Name the client certificate, in PEM form.`,
+    );
+  }
+  const problem = problemOf({ cert, key });
+  if (problem === 'ERR_OSSL_X509_KEY_VALUES_MISMATCH') {
+    throw new OperatorError(
+      `The key of sslkey in STORE_URL, "${keyFile}", does not belong to the certificate of sslcert, "${certFile}". Name the key that the certificate was made for.`,
+    );
+  }
+  if (problem !== null) {
+    throw new OperatorError(
+      `The file of sslkey in STORE_URL, "${keyFile}", has no private key that can be read. Name the key of sslcert, in PEM form and without a passphrase.`,
+    );
+  }
+  return { cert, key };
+}
+
+/** The code of OpenSSL, whose messages are not for operators; null if these can be used. */
+function problemOf(files: ConnectionOptions): string | null {
+  try {
+    createSecureContext(files);
+    return null;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code ?? 'unknown';
+  }
 }
 
 function fileOf(name: string, file: string): string {

@@ -5,6 +5,7 @@ import { suite, test } from 'node:test';
 import { Admin, ConfigResourceTypes } from '@platformatic/kafka';
 import { openKafkaLogAppender, openKafkaLogReader } from '../../../src/backends/kafka/log.ts';
 import { validateTopic } from '../../../src/backends/kafka/topic.ts';
+import { openWireTo } from '../../scaling/wire.ts';
 import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
 import { appenderOf, KEPT_MS, createTopic, readerOf, SAFE_SETTINGS } from './log-on-kafka.ts';
 
@@ -44,6 +45,28 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
     assert.deepEqual(warnings, [
       `topic ${topic}: it has one replica: a broker that loses its disk loses events that were acknowledged`,
     ]);
+  });
+
+  test('a command finds it while the first broker of LOG_URL hangs, which is named', async (context) => {
+    const { brokers, newTopicName } = await testKafka();
+    const topic = newTopicName();
+    await readerOf(context, { url: `kafka://${brokers}/${topic}` });
+    const wire = await openWireTo(`http://${brokers.split(',')[0]}`);
+    context.after(() => wire.close());
+    wire.cut();
+    const warnings: string[] = [];
+    const startedAt = performance.now();
+    const reader = await openKafkaLogReader({
+      url: `kafka://127.0.0.1:${wire.port},${brokers}/${topic}`,
+      retentionMs: KEPT_MS,
+      warn: (message) => warnings.push(message),
+      createsTopic: false,
+      openMsMax: 5_000,
+    });
+    assert.equal((await reader.partitions()).length, 12);
+    await reader.close();
+    assert.ok(performance.now() - startedAt < 8_000);
+    assert.equal(warnings[0], `the broker 127.0.0.1:${wire.port} does not respond`);
   });
 
   test('readers that start at the same time share one topic', async () => {

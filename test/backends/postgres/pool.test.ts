@@ -6,7 +6,12 @@ import { inspect } from 'node:util';
 import { databaseFacts } from '../../../src/backends/postgres/checkup.ts';
 import { openPool, type PostgresPool, serverMistake } from '../../../src/backends/postgres/pool.ts';
 import { HOUR_MS } from '../../../src/model.ts';
-import { StoreConflictError, StoreUnavailableError, StoreValueError } from '../../../src/store-writer.ts';
+import {
+  StoreConflictError,
+  StoreUnavailableError,
+  StoreValueError,
+  TABLES_CHANGED,
+} from '../../../src/store-writer.ts';
 import { eventually } from '../../server.ts';
 import { ownPostgres, whyNoPostgres } from '../../servers/postgres.ts';
 import { emptyDatabase, testPoolOptions } from './database.ts';
@@ -159,7 +164,7 @@ function errorTests(): void {
     );
     assert.ok(errors[0] instanceof StoreConflictError);
     assert.ok(errors[1] instanceof StoreValueError);
-    assert.equal(errors[1].message, 'PostgreSQL does not accept a value (people, people_email_check): 23514');
+    assert.equal(errors[1].message, `${TABLES_CHANGED} (people, people_email_check): 23514`);
     for (const error of errors) assert.ok(!inspect(error, { depth: 20, showHidden: true }).includes('example.com'));
   });
 

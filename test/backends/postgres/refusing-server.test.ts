@@ -3,6 +3,8 @@
 import assert from 'node:assert/strict';
 import { suite, test, type TestContext } from 'node:test';
 import { openEmbeddedLogReader } from '../../../src/backends/embedded/log/reader.ts';
+import type { DoctorParts } from '../../../src/cli/doctor-checks.ts';
+import { checkLedger } from '../../../src/cli/doctor-data.ts';
 import { logFolderOf } from '../../../src/data-folder/files.ts';
 import { allocateMetrics, metricsWriter } from '../../../src/telemetry/metrics.ts';
 import { Processor } from '../../../src/processor/processor.ts';
@@ -51,10 +53,18 @@ suite('A PostgreSQL that refuses to work', { skip: whyNoPostgres() }, () => {
     await pool.query("ALTER TABLE events ADD CONSTRAINT added CHECK (event_name <> 'bad')");
     await processor.processAll();
     const [letter, ...others] = await store.deadLetters(10);
-    assert.match(letter?.cause ?? '', /does not accept a value \(.*added\)/);
+    assert.match(
+      letter?.cause ?? '',
+      /: the tables in the database were changed: .* rejects a row \(.*added\): 23514$/,
+    );
     assert.deepEqual([letter?.position, others], [2, []]);
     const { hours } = await store.ledger(ABOUT.tenantId, { from: null, to: null });
     assert.equal(hours[0]?.events.stored, 2);
+    const config = { storeUrl: 'postgres://db.example/events', logUrl: 'kafka://b.example/t' };
+    const findings = await checkLedger({ config, isDeep: false, store: async () => store } as unknown as DoctorParts);
+    const advice = findings.find(({ state }) => state === 'error')?.advice ?? '';
+    assert.match(advice, /Remove that constraint, then: sluice dead-letters --retry all/);
+    assert.doesNotMatch(advice, /bug/);
   });
 });
 

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
+import { readPostgresUrl } from '../../../src/backends/postgres/url.ts';
 import { eventually } from '../../server.ts';
 import { ownPostgres, whyNoPostgres } from '../../servers/postgres.ts';
 import { findTool } from '../../tools.ts';
@@ -21,6 +22,9 @@ interface Certificates {
   readonly otherAuthority: string;
   readonly certificate: string;
   readonly key: string;
+  /** `sslcert` and `sslkey` of a client: signed by the authority, and by the other one. */
+  readonly client: string;
+  readonly otherClient: string;
 }
 
 /** For 127.0.0.1 alone, not for localhost. */
@@ -38,7 +42,14 @@ async function makeCertificates(folder: string, tool: string): Promise<Certifica
     ...['-config', at('empty.cnf'), '-CA', at('authority.pem'), '-CAkey', at('authority.key')],
     ...['-addext', 'subjectAltName=IP:127.0.0.1', '-addext', 'basicConstraints=CA:FALSE'],
   );
+  const client = async (name: string, authority: string): Promise<string> => {
+    const signer = ['-CA', at(`${authority}.pem`), '-CAkey', at(`${authority}.key`)];
+    await signed(name, '-config', at('empty.cnf'), ...signer, '-addext', 'basicConstraints=CA:FALSE');
+    return `sslcert=${at(`${name}.pem`)}&sslkey=${at(`${name}.key`)}`;
+  };
   return {
+    client: await client('client', 'authority'),
+    otherClient: await client('stranger', 'other'),
     authority: at('authority.pem'),
     otherAuthority: at('other.pem'),
     certificate: await readFile(at('server.pem'), 'utf8'),
@@ -47,14 +58,16 @@ async function makeCertificates(folder: string, tool: string): Promise<Certifica
 }
 
 /** The server writes the files itself: it belongs to another user, and insists on owning its key. */
-async function switchOnTls(pool: PostgresPool, { certificate, key }: Certificates): Promise<void> {
+async function switchOnTls(pool: PostgresPool, { authority, certificate, key }: Certificates): Promise<void> {
   for (const [name, text] of [
+    ['root.crt', await readFile(authority, 'utf8')],
     ['server.crt', certificate],
     ['server.key', key],
   ] as const) {
     const lines = `SELECT unnest(string_to_array('${text.trim()}', E'\\n'))`;
     await pool.query(`COPY (${lines}) TO PROGRAM 'umask 077 && cat > ${name}'`);
   }
+  await pool.query("ALTER SYSTEM SET ssl_ca_file = 'root.crt'");
   await pool.query('ALTER SYSTEM SET ssl = on');
   await pool.query('SELECT pg_reload_conf()');
 }
@@ -108,6 +121,12 @@ suite('Encrypted connections to PostgreSQL', {
       await assert.rejects(isEncrypted(to(`sslmode=${mode}&sslrootcert=${otherAuthority}`)), untrusted, mode);
     }
 
+    assert.equal(await isEncrypted(to(`${verified}&${certificates.client}`)), true);
+    await assert.rejects(isEncrypted(to(`${verified}&${certificates.otherClient}`)), {
+      name: 'OperatorError',
+      message: /refuses the client certificate \(unknown ca\)\. Set sslcert .* sslkey to its key\.$/,
+    });
+
     await pool.query(`COPY (SELECT 'hostssl all all all scram-sha-256') TO PROGRAM 'cat > pg_hba.conf'`);
     await pool.query('SELECT pg_reload_conf()');
     await eventually('the server insists on it', () =>
@@ -117,5 +136,24 @@ suite('Encrypted connections to PostgreSQL', {
       ),
     );
     assert.equal(await isEncrypted(to(verified)), true);
+  });
+
+  test('a client certificate that cannot be used is refused by name when STORE_URL is read', async (context) => {
+    const folder = await mkdtemp(join(tmpdir(), 'sluice-tls-'));
+    context.after(() => rm(folder, { recursive: true, force: true }));
+    const { authority, client, otherClient } = await makeCertificates(folder, openssl ?? '');
+    const read = (parameters: string) => readPostgresUrl(`postgres://db.example/events?sslmode=require&${parameters}`);
+    const [[cert, key], [otherCert]] = [client.split('&'), otherClient.split('&')] as [[string, string], [string]];
+    assert.ok(read(client).connection.ssl);
+    for (const [parameters, message] of [
+      [cert, /has sslcert but not sslkey/],
+      [key, /has sslkey but not sslcert/],
+      [`${otherCert}&${key}`, /key of sslkey .*client\.key", does not belong to the certificate of sslcert/],
+      [`sslcert=${key.slice('sslkey='.length)}&${key}`, /file of sslcert .*, has no certificate that can be read/],
+      [`${cert}&sslkey=${authority}`, /file of sslkey .*, has no private key that can be read/],
+      [`sslrootcert=${key.slice('sslkey='.length)}`, /file of sslrootcert .*, has no certificate\./],
+    ] as const) {
+      assert.throws(() => read(parameters), { name: 'OperatorError', message }, parameters);
+    }
   });
 });

@@ -1,9 +1,12 @@
 /** What STORE_URL may contain, and the errors for anything else, which never contain its secrets. */
 
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
 import { readPostgresUrl } from '../../../src/backends/postgres/url.ts';
+import { removeFolder, temporaryFolder } from '../../server.ts';
 
 test('an address is taken apart, percent-encoding and all', () => {
   const { connection, address } = readPostgresUrl('postgresql://ada:p%40ss%2Fw%25rd@db.example:6432/my%20events');
@@ -24,9 +27,12 @@ test('an address is taken apart, percent-encoding and all', () => {
   assert.equal(readPostgresUrl('postgres://ada@%2Frun%2Fpostgresql/events').connection.host, '/run/postgresql');
 });
 
-test('encryption follows sslmode', () => {
+test('encryption follows sslmode', (context) => {
   const tlsOf = (query: string) => readPostgresUrl(`postgres://ada@db.example/events?${query}`).connection.ssl;
-  const file = import.meta.filename;
+  const folder = temporaryFolder();
+  context.after(() => removeFolder(folder));
+  const file = join(folder, 'ca.pem');
+  writeFileSync(file, '-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n');
   assert.equal(tlsOf('sslmode=disable'), false);
   assert.deepEqual(tlsOf('sslmode=require'), { rejectUnauthorized: false });
   assert.deepEqual(tlsOf('sslmode=verify-full'), {});
