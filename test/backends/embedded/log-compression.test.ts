@@ -198,6 +198,20 @@ suite('Segments of the log', () => {
     assert.equal((await readAll(reader, 0))[0]?.position, second.firstPosition);
   });
 
+  test('are kept by the time of their file if their last record is damaged', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await filledLog(scope);
+    const [first, second] = listSegments(folder);
+    assert.ok(first && second);
+    const text = readFileSync(first.file, 'latin1');
+    const newest = String(RECEIVED + second.firstPosition - 1);
+    assert.ok(text.includes(newest));
+    writeFileSync(first.file, text.replaceAll(newest, newest.replace('17', '10')), 'latin1');
+    // All records are two minutes old, if it is not for that digit.
+    await consumerOf(scope, folder, RECEIVED + 2 * MINUTE_MS, 60 * MINUTE_MS).commit(0, ENTRIES + 1);
+    assert.ok(existsSync(first.file) || existsSync(`${first.file}.zst`));
+  });
+
   test('show what is missing after them, whether the segment that follows is compressed or not', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await filledLog(scope);
