@@ -140,7 +140,6 @@ class Loop {
     const fresh: number[] = [];
     const first = this.event;
     while (this.event < end) this.writeRecord(fresh);
-    this.tables.endBlock();
     for (const person of fresh) this.writeNode(person, textOf(this.material.events, first + person).known);
   }
 

@@ -64,12 +64,12 @@ const COLUMNS = 12;
 /** As the SDKs send it: nearly every event has one, so it is worth storing as bytes. */
 const EVENT_ID = /"\$event_id":"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"/;
 
-export const BLOCK_EVENTS_MAX = 64;
-/** Two blocks fill a page of the store; a larger event has a block of its own. */
-const BLOCK_BYTES_MAX = 4_055;
+export const BLOCK_EVENTS_MAX = 128;
+/** A block fills a page of the store; a larger event has a block of its own. */
+const BLOCK_BYTES_MAX = 8_115;
 /** Approximate size of the numbers of a block, and of those of an event in it. */
 const NUMBERS_BYTES = 119;
-const EVENT_BYTES = 13;
+const EVENT_BYTES = 11;
 
 const IN_ORDER = Uint32Array.from({ length: BLOCK_EVENTS_MAX }, (_, at) => at);
 

@@ -72,8 +72,9 @@ export class EventTables {
     const { timestamp } = event;
     this.#byTenant.put([tenant, timestamp, no], NO_VALUES);
     if (node !== null) this.#byNode.put([node, timestamp, no], NO_VALUES);
+    if (tenant !== this.#blockTenant) this.#endBlock();
     if (!this.#block.add(no, node, record, userIndex, event)) {
-      this.endBlock();
+      this.#endBlock();
       this.#block.add(no, node, record, userIndex, event);
     }
     if (this.#block.events === 1) {
@@ -85,8 +86,7 @@ export class EventTables {
     if (timestamp > table.timestampMax) table.timestampMax = timestamp;
   }
 
-  /** A block has events of one tenant and texts of one batch. */
-  endBlock(): void {
+  #endBlock(): void {
     const { events } = this.#block;
     if (events === 0) return;
     const { numbers, texts, crc } = this.#block.take();
@@ -96,7 +96,7 @@ export class EventTables {
   /** Call it before the transaction is committed. */
   flush(): void {
     if (this.#newest === undefined) return;
-    this.endBlock();
+    this.#endBlock();
     const { no, events, timestampMin, timestampMax, receivedMax } = this.#newest;
     for (const index of this.index) index.flush();
     this.#database

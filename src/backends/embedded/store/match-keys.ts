@@ -8,7 +8,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber, type NormalisedKey } from '../../../model.ts';
 import { type HashOfKey, type KeyHash, keyHashes } from '../../../views/keyed-hash.ts';
-import type { BufferedRuns } from '../sorted-runs/sorted-runs.ts';
+import type { BufferedRuns, RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import type { Key, RunsShape } from '../sorted-runs/entries.ts';
 import type { StoredRuns } from '../sorted-runs/stored-runs.ts';
 
@@ -20,6 +20,9 @@ export const MATCH_KEYS: RunsShape = {
   hasBytes: false,
   hasFilters: true,
 };
+
+/** Three blocks fill a page: an entry takes 22 or 23 bytes. */
+export const MATCH_KEY_SIZES: RunsSizes = { blockRows: 112 };
 
 const NO_KEY_SET_HASH = 0;
 /** This many bits of the rest extend the hash of several keys to 53 bits. */

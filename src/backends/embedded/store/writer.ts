@@ -48,7 +48,7 @@ import { Invalidations, Tombstones } from './invalidations.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection, type Tenant } from './connection.ts';
 import { StoreGraph, writeChanges } from './identity-graph.ts';
-import { MATCH_KEYS } from './match-keys.ts';
+import { MATCH_KEY_SIZES, MATCH_KEYS } from './match-keys.ts';
 import { StoreNodes } from './profile-runs.ts';
 import { BufferedRuns, type RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { openStoreFile, storeDamageText, WAL_PAGES, withDamageExplained } from './schema.ts';
@@ -124,7 +124,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     this.#identity = new FileIdentity(file);
     // SQLite's own checkpoints hide their errors: see `#checkpoint`.
     database.exec('PRAGMA wal_autocheckpoint = 0');
-    this.#keys = new BufferedRuns(database, MATCH_KEYS, () => 0);
+    this.#keys = new BufferedRuns(database, MATCH_KEYS, () => 0, MATCH_KEY_SIZES);
     this.#graph = new StoreGraph(this.#store, this.#keys);
     this.#nodes = new StoreNodes(this.#store, profileSizes);
     this.#tables = new EventTables(database, tableEvents, indexSizes);
@@ -381,7 +381,6 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     const visits: Visits = new Map();
     for (const record of batch.records) this.#writeRecord(tenant, record, processedAt, visits);
     this.#steps((tables) => markAccepted(tables, tenant.no, batch.acceptedRejections, processedAt));
-    this.#tables.endBlock();
     this.#nodes.write(tenant, batch.changes.nodes, visits);
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
     writeChanges(this.#store, this.#keys, tenant.no, batch.changes);
