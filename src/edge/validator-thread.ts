@@ -1,7 +1,7 @@
 /**
- * The thread that validates and converts large bodies, one after another. The bytes are transferred in and back, without
- * a copy. A task comes with the plan that users are checked against, which is compiled once and kept while it is among the PLANS_MAX
- * used last.
+ * The thread that validates and converts large bodies, one after another. The bytes are transferred in and back,
+ * without a copy. A task comes with the plan that its users are checked against; the PLANS_MAX compiled plans used last
+ * are kept.
  */
 
 import { parentPort } from 'node:worker_threads';

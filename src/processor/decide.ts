@@ -135,7 +135,7 @@ function newlyResolved(
   return resolved;
 }
 
-/** What a request's Idempotency-Key says of it; at most one of the two is not null. */
+/** What a request's Idempotency-Key says of it; at least one of the two is null. */
 interface EarlierUse {
   /** The trace that used the key with the same body. */
   readonly duplicateOf: string | null;
@@ -440,7 +440,7 @@ function withDuplicates(
   return [...noted.values()];
 }
 
-/** Begins as the trace expects it of users without events. */
+/** Begins as views/trace.ts expects for users without events. */
 function duplicateText(duplicateOf: string): string {
   return `not stored: a duplicate of this user in trace ${duplicateOf}`;
 }

@@ -1,6 +1,6 @@
 /**
  * Classifies errors by cause: the store or the log, which may work again later, or a record, which will not. Any other
- * error ends the processor. What is said of an error that a record causes is without personal data.
+ * error ends the processor. What is kept of an error that a record causes has no personal data.
  */
 
 import { LockLostError } from '../data-folder/held-lock.ts';

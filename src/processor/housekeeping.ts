@@ -17,7 +17,10 @@ const BACKLOG_RETRY_MS = 30_000;
 const LEDGER_INTERVAL_MS = 10_000;
 const SWEEP_INTERVAL_MS = 60_000;
 const OVER_LIMIT_LOG_INTERVAL_MS = 3_600_000;
-/** A smaller lag behind the clock is that of a restart, and a clock that jumped by less removes little too early. */
+/**
+ * A smaller lag is usual after a restart, and a clock that jumped by less than this makes retention remove little too
+ * early.
+ */
 const RETENTION_LAG_MS = 3_600_000;
 
 interface HousekeepingParts {
@@ -125,7 +128,7 @@ export class Housekeeping {
 
   /**
    * Whether the log still has what the store relies on. For a damaged log the number is unknown, and counts as one, as
-   * in the ledger. An unreadable log is checked the next time.
+   * in the ledger. An unreadable log is checked again the next time.
    */
   async #checkLog(): Promise<void> {
     const { log, writer, metrics, logger } = this.#parts;

@@ -40,7 +40,7 @@ import { type PreparedRecord, prepareRecord } from './prepare.ts';
 
 /** These two keep a step short compared with a transaction of the log. */
 const ITEMS_PER_STEP = 100;
-/** For fixing and validating users; what is left of the items then is for the next step. */
+/** Limit for fixing and validating users; items that are left then wait for the next step. */
 const FIXING_MS_PER_STEP = 50;
 /** While there is no job. */
 const CHECK_INTERVAL_MS = 500;

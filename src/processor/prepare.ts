@@ -143,7 +143,7 @@ function namesOf(values: JsonObject): string {
   return names;
 }
 
-/** The same object if there are not too many. */
+/** The same object if it has not too many names. */
 function cut(values: JsonObject): JsonObject {
   let names = 0;
   for (const _name in values) names++;

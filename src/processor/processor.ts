@@ -1,8 +1,8 @@
 /**
- * The processor: reads the log and writes the store, continuously, in its own thread. The loop: a transaction, a step of a
- * job (jobs.ts), housekeeping, a pause; compaction when idle. Under load a transaction takes many batches, which trades
- * some delay for pages that are written once instead of many times; where several processors write one store
- * (`isStoreShared`), it is one batch, of all partitions that are ours together.
+ * The processor: reads the log and writes the store, continuously, in its own thread. The loop: a transaction, a step
+ * of a job (jobs.ts), housekeeping, a pause; compaction when idle. Under load a transaction takes many batches, which
+ * trades some delay for pages that are written once instead of many times; where several processors write one store
+ * (`isStoreShared`), a transaction is one batch from all partitions that are ours.
  *
  * Invariant: the effects of a record and the position after it are committed together, so each record has its effects
  * exactly once, wherever the process dies. A record that makes this code throw is isolated, tried `TRIES_MAX` times and
@@ -50,14 +50,19 @@ const LOCK_FREE_MS = 4;
  * one waits for more than one request. The first request on an idle server is processed at once.
  */
 const CAUGHT_UP_PAUSE_MS = 75;
-/** While others ask for it, a transaction takes no longer than this, nor does the pause after it: each has half of the time. */
+/**
+ * While others ask for the lock, neither a transaction nor the pause after it takes longer than this: each side has
+ * half of the time.
+ */
 const LOCK_SHARED_MS = 100;
 /** Compaction waits until nothing has arrived for this long: every commit costs readers their cache. */
 const COMPACT_AFTER_IDLE_MS = 60_000;
-/** Between two steps of it, so that other threads have the cores most of the time. */
+/** Between two steps of compaction, so that other threads have the cores most of the time. */
 const REST_MS = 250;
 const TRIES_MAX = 3;
-/** After a conflict: at random up to this, growing with each in a row, so that two do not meet again. */
+/**
+ * The wait after a conflict: random, up to this times the number of conflicts in a row, so that two do not meet again.
+ */
 const CONFLICT_WAIT_MS = 10;
 const CONFLICT_WAIT_MS_MAX = 300;
 const CONFLICTS_LOGGED = 50;
@@ -488,8 +493,8 @@ export class Processor {
   }
 
   /**
-   * Records before the batch that an operator skipped. And where it has fewer records than positions, some are gone from
-   * the log.
+   * Notes records that an operator skipped before the batch and, if it has fewer records than positions, those that are
+   * gone from the log.
    */
   async #noteLost(
     transaction: WriteTransaction,
@@ -540,7 +545,7 @@ export class Processor {
   /** Makes durable what was committed, if that is due, and calls `betweenTransactions`. */
   async #finishCycle(): Promise<void> {
     const { metrics, now } = this.#parts;
-    // Also when nothing can be read: then it grows.
+    // Also when nothing can be read: then the lag grows.
     if (this.#caughtUpTo > 0) metrics.set(METRIC.processor_lag, Math.max(0, now() - this.#caughtUpTo) / 1000);
     const elapsedMs = Math.abs(now() - this.#lastDurableAt);
     try {

@@ -1,18 +1,18 @@
 /**
  * A log-structured merge tree on SQLite. A transaction's entries are written together as one run, sorted by key, which
- * costs a tenth of inserting them into a B-tree one by one, however much is stored. A lookup searches every run, so runs
- * of similar size are merged when there are many (size-tiered compaction), and runs may have Bloom filters in memory,
- * which rule out nearly every absent key.
+ * for hashes costs a tenth of inserting them into a B-tree one by one, however much is stored. A lookup searches every
+ * run, so runs of similar size are merged when there are many (size-tiered compaction), and runs may have Bloom filters
+ * in memory, which rule out nearly every absent key.
  *
- * A key is unique among the runs of a group, unless the tree has `combine`, which makes one entry of two. It must not
- * depend on their order: a merged run has a new number and old entries, so the numbers of runs say nothing about age.
- * Runs of different groups (days, tables of events) are never merged, so that a group can be dropped.
+ * A key is unique among the runs of a group, unless the tree has `combine`, which makes one entry of two. The result
+ * must not depend on their order: a merged run has a new number and old entries, so the numbers of runs say nothing
+ * about age. Runs of different groups (days, tables of events) are never merged, so that a group can be dropped.
  *
  * Merging is incremental: a merge moves entries from its input runs, which become empty, to its output run. Every run
  * that is written advances each running merge by a multiple of its bytes, in the caller's transaction. So the cost is
  * spread evenly; after a crash merging continues where the last commit left it. One connection writes, merges and
- * drops. Others may read and remove entries (`StoredRuns`). If another one writes, this one has to `forget` before it
- * continues.
+ * drops. Others may read and remove entries (`StoredRuns`). If another connection writes a run, this one has to
+ * `forget` before it continues.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -44,14 +44,17 @@ export type RunsSizes = Partial<typeof SIZES>;
 const MERGED_AT_ONCE_BYTES = 4 * 1024 * 1024;
 /** Smaller runs are all on level 0. */
 const LOWEST_LEVEL_BYTES = 16 * 1024;
-/** Bytes merged per byte written, in each merge. More than one, or a merge would not end before the next begins. */
+/**
+ * Bytes that each merge moves per byte of a written run. More than one, or a merge would not end before the next
+ * begins.
+ */
 const MERGED_PER_PUT = 4;
 /** The step while idle, as a multiple of the minimum step: 1 MB, a few tens of milliseconds. */
 const IDLE_STEPS = 16;
 
 /** When the memtable is full, its entries are written as a run. */
 const MEMTABLE_ENTRIES_MAX = 131_072;
-/** Only people with megabytes of properties fill it before there are too many entries. */
+/** Only people with megabytes of properties reach this before `MEMTABLE_ENTRIES_MAX`. */
 const MEMTABLE_BYTES_MAX = 32 * 1024 * 1024;
 const FIRST_ENTRIES = 16_384;
 /** Up to this many entries are cleared one by one, which is faster than clearing all slots. */
@@ -132,8 +135,8 @@ export class SortedRuns extends StoredRuns {
   }
 
   /**
-   * Removes at most this many blocks of a group; true while there are more. Until then, some of its entries are still
-   * found.
+   * Removes at most this many blocks of a group; true while there are more. Until it returns false, some of its entries
+   * are still found.
    */
   drop(group: number, blocksMax: number): boolean {
     const { name } = this.shape;
@@ -293,8 +296,8 @@ export class SortedRuns extends StoredRuns {
   }
 
   /**
-   * Moves about `wanted` bytes of the lowest entries of all inputs. Returns how many; 0 if the inputs are empty, and
-   * removed.
+   * Moves about `wanted` bytes of the lowest entries of all inputs. Returns how many; 0 once the inputs are empty, and
+   * it has removed them.
    */
   #mergeStep(outputNo: number, wanted: number): number {
     const output = this.#loaded().find(({ no }) => no === outputNo) as Run;
@@ -435,12 +438,12 @@ export class BufferedRuns extends SortedRuns {
   #clear(): void {
     const rows = this.#rows;
     if (rows.count > CLEARED_ONE_BY_ONE_MAX) this.#slots.fill(0);
-    // Newest first, so that a key is found past those that came before it.
+    // Newest first: a key is found only while the slots of those that came before it are taken.
     else for (let row = rows.count - 1; row >= 0; row--) this.#slots[this.#slotOf(rows.keyAt(row))] = 0;
     rows.clear();
   }
 
-  /** The slot of the key, or the free one where it belongs. The last number of a key must serve as its hash. */
+  /** The slot of the key, or the free one where it belongs. The last number of a key is its hash here. */
   #slotOf(key: Key): number {
     const { columns } = this.#rows;
     const mask = this.#slots.length - 1;

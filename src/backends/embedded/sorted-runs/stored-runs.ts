@@ -1,10 +1,10 @@
 /**
  * Sorted runs as their tables hold them, on any connection: reads one key or a range, and removes single keys. Caches
- * nothing. The writer (sorted-runs.ts) is built on it. The tables of runs of one name:
+ * no data. The writer (sorted-runs.ts) is built on it. The tables of runs of one name:
  *
  *   NAME_runs     one row for each run
- *   NAME_blocks   the entries of a run in order, up to `blockRows` in a row (columnar/column-block.ts), found by their
- *                 first key; an entry with many bytes has a row of its own
+ *   NAME_blocks   the entries of a run in order, up to `blockRows` per row (columnar/column-block.ts), found by the
+ *                 first key of the row; an entry with many bytes has a row of its own
  *   NAME_filters  the Bloom filters of a run; one for each part of it that was written at once
  */
 
@@ -247,7 +247,7 @@ export class StoredRuns {
   }
 }
 
-/** The rows in the order in which they are: for rows that are sorted already. */
+/** For rows that are sorted already: the order in which they are. */
 export function rowOrder(count: number): Uint32Array {
   return Uint32Array.from({ length: count }, (_, at) => at);
 }

@@ -1,10 +1,10 @@
 /**
- * Events as they are stored: some dozens together in a row, because a row costs more than its content. Pure.
+ * Events as they are stored: up to 128 together in a row, because a row costs more than its content. Pure.
  *
  * A block has events of one tenant in the order of their numbers: `numbers` has all numeric values, in columns
- * (columnar/column-block.ts); `texts` is all event ids that are UUIDs, as 16 bytes each, and then all names, amounts and
- * properties, concatenated, in UTF-8. Amounts are texts, since not all are integers. Lengths are those of the texts in
- * JavaScript. Properties begin with a brace, so that half a surrogate pair at the end of a name never meets its other
+ * (columnar/column-block.ts); `texts` is all event ids that are UUIDs, as 16 bytes each, and then all names, amounts
+ * and properties, concatenated, in UTF-8. Amounts are texts, since not all are integers. Lengths count characters as
+ * JavaScript does. A name may end with half a surrogate pair: properties begin with a brace, so it never meets another
  * half.
  */
 
@@ -35,11 +35,11 @@ export interface BlockEvent {
 export interface Block {
   readonly numbers: Uint8Array;
   readonly texts: Uint8Array;
-  /** Of both; SQLite has no checksums. */
+  /** Checksum of both; SQLite has none. */
   readonly crc: number;
 }
 
-/** The kind of an amount, two of them in one number. */
+/** The kind of an amount; one number has the kinds of both. */
 const AMOUNT = { none: 0, number: 1, text: 2 } as const;
 const AMOUNT_KINDS = 3;
 
@@ -57,7 +57,7 @@ const KINDS = 7;
 const REVENUE_LENGTH = 8;
 const VALUE_LENGTH = 9;
 const PROPERTIES_LENGTH = 10;
-/** Where in the properties their `EVENT_ID` was cut out; 0, where their brace is, if they have none. */
+/** Where in the properties their `EVENT_ID` was cut out; 0, the place of their brace, if they have none. */
 const EVENT_ID_AT = 11;
 const COLUMNS = 12;
 
@@ -67,7 +67,7 @@ const EVENT_ID = /"\$event_id":"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"/;
 export const BLOCK_EVENTS_MAX = 128;
 /** A block fills a page of the store; a larger event has a block of its own. */
 const BLOCK_BYTES_MAX = 8_115;
-/** Approximate size of the numbers of a block, and of those of an event in it. */
+/** Approximate size of `numbers`: of an empty block, and for each event. */
 const NUMBERS_BYTES = 119;
 const EVENT_BYTES = 11;
 
@@ -113,7 +113,7 @@ export class BlockWriter {
     return true;
   }
 
-  /** The numbers are overwritten by the next block. */
+  /** `numbers` is valid only until the next block is encoded. */
   take(): Block {
     const rows: Rows = { columns: this.#columns, bytes: null, count: this.#events };
     const numbers = encodeBlock(rows, IN_ORDER, 0, this.#events);

@@ -33,7 +33,7 @@ export class EventTables {
   readonly #tableEvents: number;
   readonly #byNode: BufferedRuns;
   readonly #byTenant: BufferedRuns;
-  /** Its sorted runs. */
+  /** The sorted runs of the index. */
   readonly index: readonly BufferedRuns[];
   readonly #block = new BlockWriter();
   #blockStart = 0;
@@ -50,7 +50,7 @@ export class EventTables {
     this.index = [this.#byNode, this.#byTenant];
   }
 
-  /** The table for the next record. */
+  /** The table for the next record: a new one if the newest is full. */
   forRecord(nextEvent: number): Newest {
     this.#newest ??= this.#load();
     if (this.#newest === undefined || this.#newest.events >= this.#tableEvents) {

@@ -1,6 +1,7 @@
 /**
  * The thread that reads the store for a server: SQLite's calls block, and an edge must never be blocked. Runs queries
- * in the order in which they arrive, and continues with others while an erase or unmerge waits for the write lock.
+ * in the order in which they arrive, and continues with others while a change (erase, unmerge, jobs) waits for the
+ * write lock.
  */
 
 import { parentPort, workerData } from 'node:worker_threads';

@@ -1,6 +1,6 @@
 /**
- * The tables of the embedded store, in one SQLite file, and how it is opened. One thread writes (the processor, or an
- * erase or unmerge between two of its transactions), any number read meanwhile.
+ * The tables of the embedded store, in one SQLite file, and how it is opened. One thread writes (the processor or,
+ * between two of its transactions, a change by the API: erase, unmerge, jobs), any number read meanwhile.
  *
  * `synchronous = NORMAL`: a commit survives the death of the process; after a power loss the file may be some commits
  * older, complete and consistent, and since the position in the log is in the same file, the processor repeats the rest

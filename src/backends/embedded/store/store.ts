@@ -1,6 +1,6 @@
 /**
- * Reads the embedded store: `Store` on one SQLite connection, while the processor writes the file. Every query is
- * one short read transaction and sees one snapshot; unmerge and erase write.
+ * Reads the embedded store: `Store` on one SQLite connection, while the processor writes the file. Every query is one
+ * short read transaction and sees one snapshot; unmerge, erase and changes of jobs write.
  *
  * Calls block their thread for the time of the query. A server uses `client.ts`, which has a thread of its own
  * for that; commands use it directly.

@@ -172,8 +172,8 @@ export interface EntryQuery {
 }
 
 /**
- * Under load a table of events is filled by fewer transactions than that, so its entries are merged once, when it is
- * complete. A read searches each of these runs, which takes some ten microseconds a run.
+ * `fanOut` is high, so that under load the entries of a table are merged once, when it is complete. A read searches
+ * each of the runs, which takes some ten microseconds a run.
  */
 export const INDEX_SIZES: RunsSizes = { fanOut: 24, blockRows: 256 };
 
@@ -185,7 +185,7 @@ export function dropEntries(database: DatabaseSync, table: number, blocksMax: nu
   return hasMore.includes(true);
 }
 
-/** One owner's entries in one run, newest first, from `first_kept` on; others may have expired too. */
+/** One owner's entries in one run, newest first, from `first_kept` on; some of these may have expired too. */
 export function* entriesOfRun(
   store: StoreConnection,
   { first_kept }: EventTable,

@@ -4,7 +4,7 @@
  * A transaction is everything between BEGIN IMMEDIATE and COMMIT, including the position in the log. Numbers of nodes,
  * records and events count up from `sequences` and are written back with the commit. Caches are cleared whenever a
  * transaction was rolled back. When another connection has written to the file, people that it erased or unmerged are
- * dropped (invalidations.ts), and so is what is cheap to read again; all others stay cached.
+ * dropped (invalidations.ts), and so is what is cheap to read again; everything else stays cached.
  */
 
 import { resolve } from 'node:path';
@@ -57,7 +57,7 @@ import { sweep } from './retention.ts';
 import { markCommit } from '../wal-chain.ts';
 import { messageOf } from '../../../errors.ts';
 
-/** So many that there are few tables, so few that the index by person of one fits the cache. */
+/** Many enough that there are few tables, few enough that one table's index by person fits the cache. */
 export const TABLE_EVENTS = 1_000_000;
 
 /** 128 MB. */
@@ -71,7 +71,7 @@ export interface StoreWriterSetup {
   readonly indexSizes?: RunsSizes;
   /** Sizes of the profile runs; tests use small ones. */
   readonly profileSizes?: RunsSizes;
-  /** Replaces the hashes with the secret in the file; tests use colliding ones. */
+  /** Instead of hashes by the secret in the file; tests use colliding ones. */
   readonly hashOf?: HashOfKey;
 }
 
@@ -79,7 +79,7 @@ export function openSqliteStoreWriter(setup: StoreWriterSetup): StoreWriter {
   return withDamageExplained(setup.file, () => new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup));
 }
 
-/** SQLite quotes no values in their messages. */
+/** Errors that a value causes. SQLite quotes no values in their messages. */
 const VALUE_ERRORS: ReadonlySet<number> = new Set([SQLITE.toobig, SQLITE.constraint, SQLITE.mismatch, SQLITE.range]);
 
 interface KnownTenant extends Tenant {
@@ -108,11 +108,11 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   #dataVersion = -1;
   readonly #identity: FileIdentity;
   readonly #file: string;
-  /** Those of match keys: all in one group. */
+  /** The sorted runs of match keys, all in one group. */
   readonly #keys: BufferedRuns;
   /** All sorted runs that it writes. */
   readonly #trees: readonly BufferedRuns[];
-  /** Those of them that stay valid after an erase. */
+  /** Those of them whose cached runs stay valid after an erase. */
   readonly #keyTrees: readonly BufferedRuns[];
 
   constructor(database: DatabaseSync, setup: StoreWriterSetup) {
@@ -279,8 +279,9 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   /**
-   * After each commit: copies the write-ahead log into the file, unless it is short. The next transaction starts it again
-   * from its beginning, unless an old state is being read; one that has become long waits for readers.
+   * After each commit: copies the write-ahead log into the file, unless it is short. The next transaction then
+   * overwrites it from its beginning, unless an old state is still being read; once it has become long, the checkpoint
+   * waits for such readers.
    *
    * A checkpoint that cannot be made now is made after a later commit. Any other error ends the process: SQLite reuses a
    * write-ahead log once it is copied and synced, so a failed sync must not be followed by one that seems to work.
@@ -427,7 +428,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 }
 
-/** As far as they are stored (views/kept-rejections.ts). The sweep removes the oldest. */
+/** Inserts those that are kept (views/kept-rejections.ts). The sweep removes the oldest. */
 function insertRejections(
   store: StoreConnection,
   tenant: number,
