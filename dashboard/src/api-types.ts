@@ -579,6 +579,8 @@ export interface components {
              */
             readonly trace_id: string;
             readonly personal?: components["schemas"]["PersonalData"];
+            /** @description Present if requests from before the erasure are still waiting. */
+            readonly warning?: string;
         };
         /**
          * PersonalData

@@ -7,6 +7,7 @@
  * Limits: if several logs feed a store, only the log given here counts as pending.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
 import { lostAhead, missingRecords, type ProcessedLog } from '../log/continuity.ts';
 import { HOUR_MS, MINUTE_MS, type TenantId } from '../model.ts';
@@ -43,6 +44,8 @@ const DEAD_LETTERS_MAX = 1_000;
 const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
 const ERASED_WARNING =
   'could not be processed, and is not stored: this person was erased after the request was received';
+/** How often a caller that waits for pending requests looks again. */
+const POLL_MS = 50;
 const HEADERS_PER_READ = 5_000;
 /** Records read per partition. Reading a longer backlog at every call would keep the processor from working it off. */
 const WAITING_RECORDS_MAX = 20_000;
@@ -101,6 +104,7 @@ export function withPendingRecords(store: Store, log: LogReader): Store {
         return { ...(await ask()), missingRecords: 1 };
       }
     },
+    waitForPending: (msMax) => waitForPending(store, pendingCounts, msMax),
     predict: async (tenantId, records, appliedAt) => {
       // Counted first: a request that is processed meanwhile may be counted twice, but is never missed.
       const pendingRequests = await countPendingRequests(store, log, tenantId);
@@ -151,6 +155,19 @@ async function readWithPending<Result extends Pick<Receipts, 'positions'>>(
     const hasMoved = gaps.some((partition) => now.positions.get(partition) !== stored.positions.get(partition));
     if (!hasMoved || tries >= TRIES_MAX) return add(stored, minutes);
   }
+}
+
+async function waitForPending(store: LedgerReader, pendingCounts: PendingCounts, msMax: number): Promise<boolean> {
+  const giveUpAt = performance.now() + msMax;
+  let { positions } = await store.ledger(null, NO_HOURS);
+  const { ends } = await pendingCounts.countFrom(positions);
+  const isBehind = (): boolean => ends.entries().some(([partition, end]) => (positions.get(partition) ?? 0) < end);
+  while (isBehind()) {
+    if (performance.now() >= giveUpAt) return false;
+    await sleep(POLL_MS);
+    ({ positions } = await store.ledger(null, NO_HOURS));
+  }
+  return true;
 }
 
 /** Retention may remove records that were processed since the store was asked; that is not a loss. */

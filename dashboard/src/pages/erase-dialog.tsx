@@ -49,7 +49,7 @@ function EraseForm({ profile, onClose, onErased }: EraseDialogProps): ReactNode 
           {profile.event_count === 1 ? 'event' : 'events'}
           {profile.merged_ids.length > 0 && ', and with all profiles that were merged into it'}.
         </li>
-        <li>Data received before does not bring the person back, even if it is processed late.</li>
+        <li>Data received before does not bring the person back. What still waits is processed first.</li>
         <li>Data that is received from now on starts a new profile.</li>
         <LogRemains />
       </ul>

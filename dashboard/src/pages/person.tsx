@@ -170,6 +170,7 @@ function ErasedPage({ erased }: { erased: Erased }): ReactNode {
   const environment = useEnvironment();
   return (
     <Page title="Erased">
+      {erased.warning !== undefined && <Notice tone="warn" title={`${erased.warning}.`} />}
       <Notice tone="good" title="The person is erased.">
         <output>
           Profile, identifiers, properties and events are gone. It is in the{' '}

@@ -84,7 +84,13 @@ const PersonalData = object('PersonalData', 'What the tracking plan marks as per
 const Erased = object('Erased', 'The profile is gone.', {
   trace_id: uuid('The id of this erasure, as in the audit log.'),
   personal: Type.Optional(PersonalData),
+  warning: Type.Optional(Type.String({ description: 'Present if requests from before the erasure are still waiting.' })),
 });
+
+/** Requests wait less than this, even under load; clients wait longer for a response. */
+const ERASE_WAIT_MS = 10_000;
+const BEHIND_WARNING =
+  'requests received before are still waiting to be processed: what they send with these identifiers is not stored, but what they send with other identifiers of this person may be. Look those up when GET /ledger shows nothing pending';
 
 const PERSONAL = { profile_fields: ['city'], user_properties: [], events: { order_placed: ['card_holder'] } };
 
@@ -229,7 +235,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
     operationId: 'eraseProfile',
     summary: 'Erase a person',
     description:
-      'Erases the profile, its identifiers and its events. This cannot be undone. If the tracking plan marks personal data, `personal` lists what was removed. Data received before the erasure does not bring the person back, even if it is processed late; data received later starts a new profile. The audit log records the erasure, without personal data.',
+      'Erases the profile, its identifiers and its events. This cannot be undone. If the tracking plan marks personal data, `personal` lists what was removed. What was received before is processed first; if that takes more than 10 s, the response has a `warning`. Data received before the erasure does not bring the person back; data received later starts a new profile. The audit log records the erasure, without personal data.',
     params: PROFILE_PARAMS,
     response: {
       status: 202,
@@ -239,8 +245,12 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
     },
     handler: async ({ store, tenantId, id, traceId, now, by }) => {
       const personal = personalDataIn(await newestPlan(parts.keyStore.plans, tenantId).catch(noneIfUnusable));
+      // What is still waiting may link more identifiers to this person, with data that has to go as well. A log that cannot
+      // be read now is no reason not to erase.
+      const isCaughtUp = await store.waitForPending(ERASE_WAIT_MS).catch(() => false);
       const isKnown = await store.erase(tenantId, id, { traceId, at: now, by });
-      return isKnown ? { trace_id: traceId, personal: personal ?? undefined } : undefined;
+      if (!isKnown) return undefined;
+      return { trace_id: traceId, personal: personal ?? undefined, warning: isCaughtUp ? undefined : BEHIND_WARNING };
     },
   });
 
