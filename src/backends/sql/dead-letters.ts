@@ -9,7 +9,7 @@
 
 import { type ExpressionBuilder, type InferResult, sql } from 'kysely';
 import { parseExact } from '../../json/exact-numbers.ts';
-import { parseJson } from '../../json/parse.ts';
+import { jsonIn, parseJson } from '../../json/parse.ts';
 import { type LogRecord, NO_TENANT } from '../../log.ts';
 import type { DeadLetter, DeadLetterFilter, Page, PageRequest } from '../../store.ts';
 import type { DeadLetterItem, RecordHeader } from '../../store-writer.ts';
@@ -294,12 +294,8 @@ function withoutPerson(letter: LetterRow, { isAbout, isRejectedAbout }: PersonTe
 
 /** Null where the body is not what it should be. */
 function usersIn(text: string): readonly unknown[] | null {
-  try {
-    const body = parseExact(text);
-    return isObject(body) && Array.isArray(body.users) ? body.users : null;
-  } catch {
-    return null;
-  }
+  const body = jsonIn(text, parseExact);
+  return isObject(body) && Array.isArray(body.users) ? body.users : null;
 }
 
 function eventsOf(user: unknown): number {
