@@ -57,8 +57,7 @@ export class CatalogueCollector {
   /** What the transaction under way stores. */
   add({ tenantId, records }: TenantBatch): void {
     this.#since ??= this.#now();
-    let entries = this.#current.get(tenantId);
-    if (entries === undefined) this.#current.set(tenantId, (entries = new Map()));
+    const entries = this.#current.getOrInsertComputed(tenantId, () => new Map<string, Entry>());
     const committed = this.#committed.get(tenantId);
     const entryFor = (name: string, kind: CatalogueKind, header: RecordHeader): Entry => {
       let entry = entries.get(name);

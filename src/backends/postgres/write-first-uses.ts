@@ -294,9 +294,7 @@ export function eventIdUsesOf(ids: readonly string[], usedAt: (id: string) => nu
   const firstIndexes = new Int32Array(ids.length);
   const times = new Float64Array(ids.length);
   for (const [index, id] of ids.entries()) {
-    const first = indexes.get(id);
-    if (first === undefined) indexes.set(id, index);
-    firstIndexes[index] = first ?? index;
+    firstIndexes[index] = indexes.getOrInsert(id, index);
     times[index] = usedAt(id) ?? Number.NaN;
   }
   return { firstIndexes, usedAt: times };

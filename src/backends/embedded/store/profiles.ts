@@ -276,12 +276,10 @@ export function readPeople(store: StoreConnection, tenant: number, ids: readonly
     const no = nodeById(store, tenant, id);
     if (no === undefined) continue;
     const root = rootOf(store, no);
-    let person = people.get(root);
-    if (person === undefined) {
+    const person = people.getOrInsertComputed(root, () => {
       const nodes = nodesOf(store, root, (node) => findState(store.runs(PROFILE_RUNS), node, NAMED_BYTES_MAX));
-      person = storedPerson(nodes, identifiersOf(store, nodes.nodes));
-      people.set(root, person);
-    }
+      return storedPerson(nodes, identifiersOf(store, nodes.nodes));
+    });
     found.set(id, person);
   }
   return found;
