@@ -31,6 +31,9 @@ export interface Message {
   readonly timestamp: number;
 }
 
+/** What Kafka adds to a message, approximately. */
+export const MESSAGE_OVERHEAD_BYTES = 24;
+
 interface MessageLocation {
   readonly partition: number;
   readonly position: number;
