@@ -18,6 +18,7 @@ import { isObject } from '../../validation/shape.ts';
 import { withoutNul } from '../../views/storable-text.ts';
 import { HOUR_MS } from '../../model.ts';
 import { startOf } from '../../views/sums.ts';
+import { ERASED_USER } from '../../views/trace.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreTables } from './store-tables.ts';
 import { addToSums, movedInLedger } from './sums.ts';
@@ -220,8 +221,6 @@ export function* removeDeadLetters(tables: Tables, numbers: readonly number[]): 
   }
 }
 
-const ERASED = 'not stored: this person was erased after the request was received';
-
 /** Whether a user, as JSON, is the person; whether one that was rejected names the person. */
 interface PersonTests {
   readonly isAbout: (user: string) => boolean;
@@ -274,7 +273,7 @@ function withoutPerson(letter: LetterRow, { isAbout, isRejectedAbout }: PersonTe
     const isThePerson = known.has(userIndex) ? isRejectedAbout : isAbout;
     if (!isThePerson(JSON.stringify(user))) return user;
     if (!known.has(userIndex)) {
-      rejections.push({ userIndex, message: ERASED });
+      rejections.push({ userIndex, message: ERASED_USER });
       users += 1;
       events += eventsOf(user);
     }
