@@ -147,12 +147,13 @@ export function readProfile(store: StoreConnection, profile: ProfileNodes): Stor
   return storedProfile(profile, identifiersOf(store, profile.nodes));
 }
 
+const IS_ROOT = 'NOT EXISTS (SELECT 1 FROM aliases WHERE aliases.node = nodes.no)';
+
 /** In the order of the roots' numbers, which is the order of creation. */
 export function listProfiles(store: StoreConnection, tenant: number, page: PageRequest): Page<StoredProfile> {
   const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
   const roots = store.all<{ no: NodeNumber }>(
-    `SELECT no FROM nodes WHERE no > ? AND tenant = ? AND NOT EXISTS (SELECT 1 FROM aliases WHERE node = nodes.no)
-     ORDER BY no LIMIT ?`,
+    `SELECT no FROM nodes WHERE no > ? AND tenant = ? AND ${IS_ROOT} ORDER BY no LIMIT ?`,
     after,
     tenant,
     page.limit + 1,
@@ -217,8 +218,6 @@ interface Range {
   /** Exclusive. */
   readonly to: NodeNumber;
 }
-
-const IS_ROOT = 'NOT EXISTS (SELECT 1 FROM aliases WHERE aliases.node = nodes.no)';
 
 function rootsIn(store: StoreConnection, tenant: number, { from, to }: Range): NodeNumber[] {
   const rows = store.all<{ no: NodeNumber }>(
