@@ -15,6 +15,18 @@ export function parseJson(text: string): unknown {
   return hasEscapedName(text) ? buildValue(text, Number) : JSON.parse(text);
 }
 
+/**
+ * Undefined for what is not JSON: the message of the error would quote what a client sent. For what Sluice wrote itself,
+ * `JSON.parse` is good enough.
+ */
+export function jsonIn(text: string, parse: (text: string) => unknown = parseJson): unknown {
+  try {
+    return parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** For valid JSON; the result for anything else is unspecified. */
 function hasEscapedName(text: string): boolean {
   const { length } = text;

@@ -19,7 +19,7 @@ import type {
   RecordHeader,
   TenantBatch,
 } from '../store-writer.ts';
-import { exampleOf, EXAMPLES_MAX, KEYS_MAX, PROPERTIES_MAX } from '../views/catalogue.ts';
+import { exampleOf, EXAMPLES_MAX, KEYS_MAX, OTHER_EVENTS, PROPERTIES_MAX } from '../views/catalogue.ts';
 
 /** Limit of parsed JSON between two flushes. Some 10,000 ordinary objects, which take some 30 ms. */
 const CHARACTERS_MAX = 2_000_000;
@@ -36,7 +36,6 @@ const ENTRIES_MAX = 20_000;
 /** Keys of a tenant's entries that are not event names: no event name is empty. */
 const USER_PROPERTIES = '\0user_properties';
 const PROFILE_FIELDS = '\0profile_fields';
-const OTHER_EVENTS = '';
 /** No property: the same for tracking plans (`plans/compiled-plan.ts`). */
 const EVENT_ID = '$event_id';
 
@@ -57,8 +56,7 @@ export class CatalogueCollector {
   /** What the transaction under way stores. */
   add({ tenantId, records }: TenantBatch): void {
     this.#since ??= this.#now();
-    let entries = this.#current.get(tenantId);
-    if (entries === undefined) this.#current.set(tenantId, (entries = new Map()));
+    const entries = this.#current.getOrInsertComputed(tenantId, () => new Map<string, Entry>());
     const committed = this.#committed.get(tenantId);
     const entryFor = (name: string, kind: CatalogueKind, header: RecordHeader): Entry => {
       let entry = entries.get(name);

@@ -38,6 +38,7 @@ import {
 } from '../store-writer.ts';
 import { isAnythingAccepted, isOfBody, olderUseName, rememberedBody } from '../views/key-use.ts';
 import { rejectionId } from '../views/kept-rejections.ts';
+import { ERASED_USER } from '../views/trace.ts';
 import type { WarningPlan } from './plan-warnings.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
 
@@ -387,7 +388,7 @@ function toStore(
       notes.push({ userIndex, duplicateEvents: duplicates, warnings: [ALL_THERE_ALREADY] });
     }
   }
-  for (const userIndex of erased) notes.push({ userIndex, warnings: [ERASED] });
+  for (const userIndex of erased) notes.push({ userIndex, warnings: [ERASED_USER] });
   if (duplicateOf !== null) notes = withDuplicates(notes, triaged, duplicateOf);
   if (notes.length > 1) notes.sort((a, b) => a.userIndex - b.userIndex);
   if (keyUsedBy !== null) notes = withKeyReused(notes, record, keyUsedBy);
@@ -413,7 +414,6 @@ function toStore(
   };
 }
 
-const ERASED = 'not stored: this person was erased after the request was received';
 const TOO_MANY_NAMES = `only the first ${LIMITS.namesPerNodeMax} names of user_properties or profile fields were kept`;
 const ALL_THERE_ALREADY = 'nothing of this user was applied: all of its events were there already';
 const NO_IDENTIFIER_LEFT = 'stored without a profile: no identifier is left that could be matched';

@@ -15,6 +15,25 @@ export function isPoison(error: unknown): boolean {
   return !isRetryable(error) && !(error instanceof StoreFailedError) && !(error instanceof LockLostError);
 }
 
+const TRIES_MAX = 3;
+
+/** How often what may cause such an error was tried, by its name. */
+export class FailedTries {
+  readonly #counts = new Map<string, number>();
+
+  /** Counts one more. True for the last of `TRIES_MAX`, after which it is forgotten. */
+  isLast(name: string): boolean {
+    const count = (this.#counts.get(name) ?? 0) + 1;
+    if (count < TRIES_MAX) this.#counts.set(name, count);
+    else this.#counts.delete(name);
+    return count >= TRIES_MAX;
+  }
+
+  forget(name: string): void {
+    this.#counts.delete(name);
+  }
+}
+
 /** What is kept and logged of an error that a record causes. */
 interface Failure {
   readonly cause: string;

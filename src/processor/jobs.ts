@@ -5,7 +5,7 @@
  *
  * A fixed user keeps the trace_id, userIndex, key and time of receipt of its request: order, the last write and the
  * default event time are those of the original, and what was erased since stays erased. The windows of its event ids
- * begin when it is applied. An item that makes this code throw is isolated, retried TRIES_MAX times and then counted as
+ * begin when it is applied. An item that makes this code throw is isolated, tried `TRIES_MAX` times and then counted as
  * failed.
  */
 
@@ -34,7 +34,7 @@ import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import type { UserCheck } from '../validation/validate-request.ts';
 import { addToMetrics, type Failpoint, processPrepared } from './batch.ts';
 import type { CatalogueCollector } from './catalogue.ts';
-import { failureOf, isPoison } from './failures.ts';
+import { FailedTries, failureOf, isPoison } from './failures.ts';
 import type { WarningPlans } from './plan-warnings.ts';
 import { type PreparedRecord, prepareRecord } from './prepare.ts';
 
@@ -44,7 +44,6 @@ const ITEMS_PER_STEP = 100;
 const FIXING_MS_PER_STEP = 50;
 /** While there is no job. */
 const CHECK_INTERVAL_MS = 500;
-const TRIES_MAX = 3;
 const CONFLICT_WAIT_MS = 50;
 
 const NOT_KEPT = 'its body is not kept, so there is nothing to retry';
@@ -77,7 +76,7 @@ export class JobRunner {
   #nextCheckAt = 0;
   /** How many items are taken one by one, because a step with several failed. */
   #oneByOne = 0;
-  readonly #tries = new Map<string, number>();
+  readonly #tries = new FailedTries();
   /** Why an item cannot be processed. */
   readonly #failed = new Map<string, string>();
 
@@ -233,10 +232,7 @@ export class JobRunner {
       return;
     }
     const name = nameOf(job.id, first);
-    const tries = (this.#tries.get(name) ?? 0) + 1;
-    this.#tries.set(name, tries);
-    if (tries < TRIES_MAX) return;
-    this.#tries.delete(name);
+    if (!this.#tries.isLast(name)) return;
     const { cause, stack } = failureOf(error);
     this.#failed.set(name, cause);
     this.#parts.logger.error({ trace_id: first.traceId, cause, stack }, 'an item of a job cannot be processed');

@@ -28,7 +28,7 @@ import {
 import { addToMetrics, type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { CatalogueCollector } from './catalogue.ts';
 import { isRetryable } from '../runtime/unavailable.ts';
-import { failureOf, isPoison } from './failures.ts';
+import { FailedTries, failureOf, isPoison } from './failures.ts';
 import { JobRunner } from './jobs.ts';
 import type { WarningPlans } from './plan-warnings.ts';
 import { UnavailablePartitions } from './unavailable-partitions.ts';
@@ -59,7 +59,6 @@ const LOCK_SHARED_MS = 100;
 const COMPACT_AFTER_IDLE_MS = 60_000;
 /** Between two steps of compaction, so that other threads have the cores most of the time. */
 const REST_MS = 250;
-const TRIES_MAX = 3;
 /**
  * The wait after a conflict: random, up to this times the number of conflicts in a row, so that two do not meet again.
  */
@@ -145,7 +144,7 @@ export class Processor {
   #uncounted: BatchCounts[] = [];
   /** Up to where each partition is read record by record, because a batch there failed. */
   readonly #isolateUntil = new Map<number, number>();
-  readonly #tries = new Map<string, number>();
+  readonly #tries = new FailedTries();
   #lastDurableAt = 0;
   #isDurable = true;
   #caughtUpTo = 0;
@@ -374,7 +373,7 @@ export class Processor {
     try {
       await this.#process(transaction, [{ partition, from: position, records: [record], next }]);
       await this.#commit(transaction, startedAt);
-      this.#tries.delete(nameOf(record));
+      this.#tries.forget(nameOf(record));
     } catch (error) {
       await this.#rollBack(transaction, error);
       if (isPoison(error)) await this.#retryOrDeadLetter(record, position, next, error);
@@ -514,11 +513,7 @@ export class Processor {
   async #retryOrDeadLetter(record: LogRecord, from: number, next: number, error: unknown): Promise<void> {
     const { writer, logger, metrics, now } = this.#parts;
     const { partition, position, traceId } = record;
-    const name = nameOf(record);
-    const tries = (this.#tries.get(name) ?? 0) + 1;
-    this.#tries.set(name, tries);
-    if (tries < TRIES_MAX && record.tenantId !== NO_TENANT) return;
-    this.#tries.delete(name);
+    if (record.tenantId !== NO_TENANT && !this.#tries.isLast(nameOf(record))) return;
     const { cause, stack } = failureOf(error);
     const transaction = await writer.begin();
     try {

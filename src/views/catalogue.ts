@@ -12,6 +12,11 @@ import { DAY_MS, VALUE_TYPES, type ValueType } from '../model.ts';
 import type { CatalogueChange, CatalogueDetails, CatalogueEntry, CatalogueProperty } from '../store.ts';
 import type { Observation } from '../store-writer.ts';
 
+/**
+ * Instead of a name, which is never empty: the events of all names beyond a bound. A writer locks the row of that name
+ * first.
+ */
+export const OTHER_EVENTS = '';
 export const EVENT_NAMES_MAX = 2_000;
 export const PROPERTIES_MAX = 300;
 export const KEYS_MAX = 20;

@@ -168,6 +168,12 @@ function numberIn(word: string): number {
   return NUMBER.test(word) ? Number(word) : Number.NaN;
 }
 
+/**
+ * Limit of the texts on a page of events or people, in UTF-16 units; the one that exceeds it is still returned. The same
+ * for all stores, whose pages are alike.
+ */
+export const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
+
 /** One row more than the limit was asked for, to know whether there are more; the cursor names the last one given. */
 export function pageOf<Row, Given>(
   rows: readonly Row[],

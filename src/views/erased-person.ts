@@ -9,7 +9,7 @@
 
 import { type MatchOptions, matchKeyOf, matchKeysOf } from '../identity/match-keys.ts';
 import { parseExact } from '../json/exact-numbers.ts';
-import { parseJson } from '../json/parse.ts';
+import { jsonIn, parseJson } from '../json/parse.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NormalisedKey } from '../model.ts';
 import type { IdentifierRow } from './profile.ts';
 
@@ -36,13 +36,8 @@ export function userTest(keys: readonly MatchKey[], options: MatchOptions): (use
   const names = new Set(keys.map(nameOfKey));
   const isIn = textTest(keys);
   return (payload) => {
-    let user: unknown;
-    try {
-      user = parseJson(payload);
-    } catch {
-      return isIn(payload);
-    }
-    return isUserOf(user, names, options);
+    const user = jsonIn(payload);
+    return user === undefined ? isIn(payload) : isUserOf(user, names, options);
   };
 }
 
@@ -76,12 +71,8 @@ export function payloadTest(keys: readonly MatchKey[], options: MatchOptions): (
       return typeof key === 'object' && key !== null && names.has(nameOfKey(key));
     });
   return (payload) => {
-    let user: unknown;
-    try {
-      user = parseExact(payload);
-    } catch {
-      return (payload.match(TOKENS) ?? []).some((token) => isKey(textOfToken(token)));
-    }
+    const user = jsonIn(payload, parseExact);
+    if (user === undefined) return (payload.match(TOKENS) ?? []).some((token) => isKey(textOfToken(token)));
     if (isUserOf(user, names, options)) return true;
     for (const { text, isExpected } of textsIn(user)) {
       if ((isExpected || text.length >= SHORT_CHARACTERS) && isKey(text)) return true;
@@ -92,12 +83,9 @@ export function payloadTest(keys: readonly MatchKey[], options: MatchOptions): (
 
 function textOfToken(token: string): string {
   if (!token.startsWith('"')) return token;
-  try {
-    return String(parseJson(token));
-  } catch {
-    // The end of it is missing.
-    return '';
-  }
+  const text = jsonIn(token);
+  // Without its end it is not JSON.
+  return typeof text === 'string' ? text : '';
 }
 
 /** Strings, numbers and names of members, and whether an identifier is expected there. Not recursive. */

@@ -25,6 +25,8 @@ export type HashOfKey = (tenant: number, kind: number, value: string) => KeyHash
 /** Beyond all types of match keys: what else is hashed. */
 export const HASHED = { idempotencyKey: 252, eventId: 253, names: 254, severalKeys: 255 } as const;
 
+export const SECRET_BYTES = 32;
+
 const LANES = 3;
 /** 2^33 - 9. */
 const PRIME = 8_589_934_583;

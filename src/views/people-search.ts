@@ -21,13 +21,10 @@ import {
   type PeopleQuery,
   type StoredProfile,
 } from '../store.ts';
-import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
+import { type CursorScope, PAGE_LENGTH_MAX, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
 import type { IdentifierRow } from './profile.ts';
 
 export const NAME_FIELDS = ['first_name', 'last_name', 'name', 'full_name'] as const;
-
-/** Limit of all values of the people on a page, in UTF-16 units; the person that exceeds it is still returned. */
-const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
 
 /** A person as a store reads it: the number of its root, and its identifiers as they are matched. */
 export interface Candidate {

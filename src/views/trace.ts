@@ -11,6 +11,9 @@ import type { Page, Resubmission, StoredTrace, TracedUser, TraceQuery, TraceSumm
 import type { RecordToStore, UserNote } from '../store-writer.ts';
 import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
 
+/** Of a user that waited in the log, or in a dead letter, while the person was erased. */
+export const ERASED_USER = 'not stored: this person was erased after the request was received';
+
 /** What `records.notes` holds, as JSON; absent members mean "none". */
 interface RecordNotes {
   /** As `UserNote` in store-writer.ts, in order of userIndex. */

@@ -12,6 +12,7 @@ import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { positionsText } from '../../log/continuity.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
 import { responseOf, CODE, errorText, describeCode } from './errors.ts';
+import { MESSAGE_OVERHEAD_BYTES } from './message.ts';
 
 export interface FetchedMessage {
   readonly position: number;
@@ -67,7 +68,6 @@ const READ_UNCOMMITTED = 0;
 const NO_SESSION = [0, -1] as const;
 const NO_EPOCH = -1;
 const IS_CONTROL = 1 << 5;
-const MESSAGE_OVERHEAD_BYTES = 24;
 const DELETE_MS_MAX = 5_000;
 /** Retrying does not help: this user lacks the permission, or the topic does not allow it. */
 const PERMANENT_DELETE_ERRORS: ReadonlySet<number> = new Set([

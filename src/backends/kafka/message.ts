@@ -10,6 +10,7 @@
  * into a dead letter. One of another version of Sluice is an error: it may have been acknowledged.
  */
 
+import { jsonIn } from '../../json/parse.ts';
 import { END, JsonScanner, KnownKeys, OTHER, QUOTE } from '../../json/scanner.ts';
 import { LogCorruptError, type LogEntry, type LogHeader, type LogRecord, NO_TENANT } from '../../log.ts';
 import { bodyHashOf } from '../../log/body-hash.ts';
@@ -29,6 +30,9 @@ export interface Message {
   /** Milliseconds since 1970. */
   readonly timestamp: number;
 }
+
+/** What Kafka adds to a message, approximately. */
+export const MESSAGE_OVERHEAD_BYTES = 24;
 
 interface MessageLocation {
   readonly partition: number;
@@ -128,7 +132,7 @@ function parseMessage(
 ): { readonly header: LogHeader; readonly rest: Buffer } {
   const bytes = value === null ? Buffer.alloc(0) : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
   const lineEnd = bytes.indexOf(LINE_FEED);
-  const line = lineEnd < 0 ? undefined : parseJson(bytes.toString('utf8', 0, lineEnd));
+  const line = lineEnd < 0 ? undefined : jsonIn(bytes.toString('utf8', 0, lineEnd), JSON.parse);
   if (isMessageHeader(line)) return { header: headerFrom(line, location), rest: bytes.subarray(lineEnd + 1) };
   if (isOfAnotherVersion(line)) {
     throw new LogCorruptError(
@@ -177,14 +181,6 @@ function headerFrom(line: MessageHeader, { partition, position }: MessageLocatio
     rejections: rejection === undefined ? [] : [{ userIndex, message: rejection }],
     ...(line.dropped_by_client === undefined ? {} : { droppedByClient: line.dropped_by_client }),
   };
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** For a line that is not a header of this version: also one with the same number, which may have a new `format`. */

@@ -24,7 +24,7 @@ import {
 import { LogUnavailableError } from '../../log.ts';
 import type { Cluster } from './cluster.ts';
 import { CODE, describeCode, errorText, responseOf } from './errors.ts';
-import type { Message } from './message.ts';
+import { type Message, MESSAGE_OVERHEAD_BYTES } from './message.ts';
 
 export const APPEND_MS_MAX = 5_000;
 /** How long Kafka waits for the replicas; a little less than APPEND_MS_MAX. */
@@ -32,8 +32,6 @@ const REPLICAS_MS_MAX = 4_500;
 const REQUEST_BYTES_MAX = 16 * 1024 * 1024;
 /** Many small messages share a batch; a larger message has one of its own. */
 const BATCH_BYTES_MAX = 1024 * 1024;
-/** What Kafka adds to a message, approximately. */
-const MESSAGE_OVERHEAD_BYTES = 24;
 const RETRY_MS = 100;
 /** How often retries and deadlines are looked at, while anything waits. */
 const CHECK_MS = 50;

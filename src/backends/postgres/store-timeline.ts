@@ -8,13 +8,11 @@
  */
 
 import type { EventQuery, Page, StoredEvent } from '../../store.ts';
-import { eventCursorOf, eventsBefore } from '../../views/cursor.ts';
+import { eventCursorOf, eventsBefore, PAGE_LENGTH_MAX } from '../../views/cursor.ts';
 import { dayOf, eventWindows } from './store-days.ts';
 import type { Queryable } from './pool.ts';
 import { findNodes, isPostgresText } from './store-profiles.ts';
 
-/** Limit of the properties on a page, in UTF-16 units; the event that exceeds it is still returned. */
-const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
 /** A UTF-16 unit is at most three bytes of UTF-8, so more bytes than this are more units than that. */
 const PAGE_BYTES_MAX = 3 * PAGE_LENGTH_MAX;
 

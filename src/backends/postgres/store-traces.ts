@@ -18,6 +18,7 @@ import {
   VISITED_MAX,
 } from '../../views/trace.ts';
 import { leadingTimeOf, timeOfUuid7, uuidOf } from '../../views/uuid.ts';
+import { TRACE_COLUMNS } from '../sql/trace-columns.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 import { dayTables } from './store-days.ts';
 
@@ -48,9 +49,7 @@ export const TRACE_SQL = `
     SELECT * FROM records
     WHERE trace_id = $1 AND ($2::integer IS NULL OR tenant = $2) AND received_at >= $3 AND received_at <= $4
   )
-  SELECT r.no, r.received_at AS "receivedAt", r.processed_at AS "processedAt", r.first_user_index AS "firstUserIndex",
-    r.users_accepted AS "usersAccepted", r.users_rejected AS "usersRejected", r.events,
-    r.duplicate_of AS "duplicateOf", r.key_id AS "keyId", r.notes,
+  SELECT no, notes, ${TRACE_COLUMNS},
     (SELECT json_agg(json_build_array(u.user_index, u.node, u.events,
        (SELECT profile.id FROM nodes JOIN nodes AS profile ON profile.no = coalesce(nodes.root, nodes.no)
         WHERE nodes.no = u.node)))
@@ -156,9 +155,7 @@ const ROWS_FIRST = 2_048;
 /** $1 and $2: trace_ids before and from; $3 how many records. `received` is a condition on partitions. */
 function recordsSql(received: string): string {
   return `
-    SELECT tenant, trace_id AS "traceId", received_at AS "receivedAt", processed_at AS "processedAt",
-      first_user_index AS "firstUserIndex", users_accepted AS "usersAccepted", users_rejected AS "usersRejected", events,
-      duplicate_of AS "duplicateOf", key_id AS "keyId"
+    SELECT tenant, trace_id AS "traceId", ${TRACE_COLUMNS}
     FROM records WHERE trace_id < $1 AND trace_id >= $2 AND ${received} ORDER BY trace_id DESC LIMIT $3`;
 }
 

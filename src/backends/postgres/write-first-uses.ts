@@ -20,7 +20,7 @@ import {
   type LookupRequest,
   StoreConflictError,
 } from '../../store-writer.ts';
-import { HASHED, type HashOfKey, type KeyHash, keyHashes } from '../../views/keyed-hash.ts';
+import { HASHED, type HashOfKey, type KeyHash, keyHashes, SECRET_BYTES } from '../../views/keyed-hash.ts';
 import { isOfBody, olderUseName } from '../../views/key-use.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { writeTombstones } from '../sql/profile-changes.ts';
@@ -30,8 +30,6 @@ import type { Queryable } from './pool.ts';
 import type { InvalidationState } from './person-cache.ts';
 import { runSteps } from './sql-database.ts';
 import type { NumberedBatch } from './write-changes.ts';
-
-const SECRET_BYTES = 32;
 
 /** For readers. Without a secret nothing was hashed yet, so any hash finds nothing. */
 export async function storedHashesOf(connection: Queryable): Promise<HashOfKey> {
@@ -294,9 +292,7 @@ export function eventIdUsesOf(ids: readonly string[], usedAt: (id: string) => nu
   const firstIndexes = new Int32Array(ids.length);
   const times = new Float64Array(ids.length);
   for (const [index, id] of ids.entries()) {
-    const first = indexes.get(id);
-    if (first === undefined) indexes.set(id, index);
-    firstIndexes[index] = first ?? index;
+    firstIndexes[index] = indexes.getOrInsert(id, index);
     times[index] = usedAt(id) ?? Number.NaN;
   }
   return { firstIndexes, usedAt: times };

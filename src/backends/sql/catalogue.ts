@@ -16,12 +16,11 @@ import {
   type EntryRow,
   EVENT_NAMES_MAX,
   examinedEntry,
+  OTHER_EVENTS,
 } from '../../views/catalogue.ts';
 import { changedBy, chunksOf, type RowLocks, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreTables } from './store-tables.ts';
 
-/** The row that counts the events of all names beyond the bound, and that a writer locks first. */
-const OTHER_EVENTS = '';
 /** Clocks of a processor and of the server that erases may differ by less. */
 const CLOCK_DIFFERENCE_MS = 60_000;
 /** What is removed of the catalogue at a time. */

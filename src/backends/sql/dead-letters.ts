@@ -9,7 +9,7 @@
 
 import { type ExpressionBuilder, type InferResult, sql } from 'kysely';
 import { parseExact } from '../../json/exact-numbers.ts';
-import { parseJson } from '../../json/parse.ts';
+import { jsonIn, parseJson } from '../../json/parse.ts';
 import { type LogRecord, NO_TENANT } from '../../log.ts';
 import type { DeadLetter, DeadLetterFilter, Page, PageRequest } from '../../store.ts';
 import type { DeadLetterItem, RecordHeader } from '../../store-writer.ts';
@@ -18,6 +18,7 @@ import { isObject } from '../../validation/shape.ts';
 import { withoutNul } from '../../views/storable-text.ts';
 import { HOUR_MS } from '../../model.ts';
 import { startOf } from '../../views/sums.ts';
+import { ERASED_USER } from '../../views/trace.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreTables } from './store-tables.ts';
 import { addToSums, movedInLedger } from './sums.ts';
@@ -220,8 +221,6 @@ export function* removeDeadLetters(tables: Tables, numbers: readonly number[]): 
   }
 }
 
-const ERASED = 'not stored: this person was erased after the request was received';
-
 /** Whether a user, as JSON, is the person; whether one that was rejected names the person. */
 interface PersonTests {
   readonly isAbout: (user: string) => boolean;
@@ -274,7 +273,7 @@ function withoutPerson(letter: LetterRow, { isAbout, isRejectedAbout }: PersonTe
     const isThePerson = known.has(userIndex) ? isRejectedAbout : isAbout;
     if (!isThePerson(JSON.stringify(user))) return user;
     if (!known.has(userIndex)) {
-      rejections.push({ userIndex, message: ERASED });
+      rejections.push({ userIndex, message: ERASED_USER });
       users += 1;
       events += eventsOf(user);
     }
@@ -294,12 +293,8 @@ function withoutPerson(letter: LetterRow, { isAbout, isRejectedAbout }: PersonTe
 
 /** Null where the body is not what it should be. */
 function usersIn(text: string): readonly unknown[] | null {
-  try {
-    const body = parseExact(text);
-    return isObject(body) && Array.isArray(body.users) ? body.users : null;
-  } catch {
-    return null;
-  }
+  const body = jsonIn(text, parseExact);
+  return isObject(body) && Array.isArray(body.users) ? body.users : null;
 }
 
 function eventsOf(user: unknown): number {

@@ -128,8 +128,7 @@ export function* openRejections(
         .where('resubmitted_at', 'is', null),
     );
     for (const { trace_id: traceId, user_index: userIndex } of rows) {
-      const users = open.get(traceId) ?? new Set();
-      open.set(traceId, users.add(userIndex));
+      open.getOrInsertComputed(traceId, () => new Set<number>()).add(userIndex);
     }
   }
   return open;

@@ -11,6 +11,7 @@
  */
 
 import { crc32 } from 'node:zlib';
+import { jsonIn } from '../../../json/parse.ts';
 import { LOCAL_PARTITION, type LogEntry, type LogHeader } from '../../../log.ts';
 import type { ForeignFormat, KeyKind, Rejection } from '../../../model.ts';
 
@@ -157,14 +158,9 @@ export interface DecodedHeader {
   readonly header: LogHeader;
 }
 
-/** Undefined if it is not the header of a record. The message of JSON.parse would quote what a client sent. */
+/** Undefined if it is not the header of a record. */
 export function decodeHeader(text: string): DecodedHeader | undefined {
-  let values: unknown;
-  try {
-    values = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  const values = jsonIn(text, JSON.parse);
   if (!Array.isArray(values) || values.length !== COLUMNS.length) return undefined;
   const [position, commit, receivedAt, traceId, tenantId, keyId, keyKind, idempotencyKey, ...counts] =
     values as HeaderValues;

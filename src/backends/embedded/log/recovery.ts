@@ -35,6 +35,7 @@ import {
 } from './segment-reader.ts';
 import {
   assertWrittenHere,
+  damagedText,
   findSegmentHeader,
   holdsRecords,
   listMarkers,
@@ -44,7 +45,6 @@ import {
   makeMarker,
   type Marker,
   removeSegment,
-  restoreOrGiveUp,
   type Segment,
   type SegmentHeader,
 } from './segments.ts';
@@ -140,7 +140,7 @@ function inspect(segment: Segment, { logName, acknowledged }: LogFacts): Recover
 }
 
 function damaged(segment: Segment, what: string): LogCorruptError {
-  return new LogCorruptError(`The log segment ${segment.file} is damaged: ${what}. ${restoreOrGiveUp(segment)}`);
+  return new LogCorruptError(damagedText(segment, what));
 }
 
 /** The bytes from `from` up to `to`, where the file ends from then on. */

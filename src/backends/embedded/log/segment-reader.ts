@@ -25,6 +25,7 @@ import {
 } from './frames.ts';
 import {
   assertWrittenHere,
+  damagedText,
   findCompressedHeader,
   findSegmentHeader,
   HEADER_BYTES_MAX,
@@ -46,9 +47,7 @@ export class MissingPositionsError extends LogCorruptError {
   readonly from: number;
   readonly to: number;
   constructor(segment: Segment, from: number, to: number) {
-    super(
-      `The log segment ${segment.file} is damaged: it has no position ${from}, where ${to} is next. ${restoreOrGiveUp(segment)}`,
-    );
+    super(damagedText(segment, `it has no position ${from}, where ${to} is next`));
     this.from = from;
     this.to = to;
   }
@@ -177,9 +176,7 @@ export class SegmentReader implements Disposable {
     try {
       const found = segmentHeaderIn(this.#read(0, HEADER_BYTES_MAX), file);
       if (found === undefined) {
-        throw new UnreadableSegmentError(
-          `The log segment ${file} is damaged: it has no readable header. ${restoreOrGiveUp(segment)}`,
-        );
+        throw new UnreadableSegmentError(damagedText(segment, 'it has no readable header'));
       }
       this.header = found.header;
       this.start = { position: found.header.firstPosition, offset: found.end };

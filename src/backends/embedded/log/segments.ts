@@ -165,6 +165,10 @@ export function restoreOrGiveUp({ file }: Pick<Segment, 'file'>): string {
   );
 }
 
+export function damagedText(segment: Pick<Segment, 'file'>, what: string): string {
+  return `The log segment ${segment.file} is damaged: ${what}. ${restoreOrGiveUp(segment)}`;
+}
+
 /**
  * From the first bytes of a segment. Undefined if they have no readable header: a start was interrupted, or it is damaged.
  * Throws for a header that this version does not know.

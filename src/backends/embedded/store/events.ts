@@ -40,6 +40,7 @@ import {
   cursorOfOtherHistory,
   cursorOfOtherStore,
   OLDEST,
+  PAGE_LENGTH_MAX,
 } from '../../../views/cursor.ts';
 import { amountText } from '../../../views/currency.ts';
 import { startOf } from '../../../views/sums.ts';
@@ -48,8 +49,6 @@ import { nodesById } from './profiles.ts';
 import { uuidText } from '../uuids.ts';
 import { latestStart } from './starts.ts';
 
-/** Limit of the properties on a page; the event that exceeds it is still returned. */
-const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
 /** Events that one call scans before it returns what it found. */
 const ARRIVALS_SCANNED_MAX = 20_000;
 

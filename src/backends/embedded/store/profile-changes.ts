@@ -173,7 +173,7 @@ function eraseKeys(
   const users = new Map<number, Set<number>>();
   for (const { no } of keys) {
     const event = reader.get(table.no, no);
-    if (event !== undefined) users.set(event.record, (users.get(event.record) ?? new Set()).add(event.userIndex));
+    if (event !== undefined) users.getOrInsertComputed(event.record, () => new Set<number>()).add(event.userIndex);
   }
   const events = [...users].flatMap(([record, ofRecord]) => eventsToErase(store, table.no, record, node, ofRecord));
   removeEvents(store, table, events, 'erased');

@@ -147,12 +147,13 @@ export function readProfile(store: StoreConnection, profile: ProfileNodes): Stor
   return storedProfile(profile, identifiersOf(store, profile.nodes));
 }
 
+const IS_ROOT = 'NOT EXISTS (SELECT 1 FROM aliases WHERE aliases.node = nodes.no)';
+
 /** In the order of the roots' numbers, which is the order of creation. */
 export function listProfiles(store: StoreConnection, tenant: number, page: PageRequest): Page<StoredProfile> {
   const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
   const roots = store.all<{ no: NodeNumber }>(
-    `SELECT no FROM nodes WHERE no > ? AND tenant = ? AND NOT EXISTS (SELECT 1 FROM aliases WHERE node = nodes.no)
-     ORDER BY no LIMIT ?`,
+    `SELECT no FROM nodes WHERE no > ? AND tenant = ? AND ${IS_ROOT} ORDER BY no LIMIT ?`,
     after,
     tenant,
     page.limit + 1,
@@ -218,8 +219,6 @@ interface Range {
   readonly to: NodeNumber;
 }
 
-const IS_ROOT = 'NOT EXISTS (SELECT 1 FROM aliases WHERE aliases.node = nodes.no)';
-
 function rootsIn(store: StoreConnection, tenant: number, { from, to }: Range): NodeNumber[] {
   const rows = store.all<{ no: NodeNumber }>(
     `SELECT no FROM nodes WHERE no >= ? AND no < ? AND tenant = ? AND ${IS_ROOT} ORDER BY no DESC`,
@@ -276,12 +275,10 @@ export function readPeople(store: StoreConnection, tenant: number, ids: readonly
     const no = nodeById(store, tenant, id);
     if (no === undefined) continue;
     const root = rootOf(store, no);
-    let person = people.get(root);
-    if (person === undefined) {
+    const person = people.getOrInsertComputed(root, () => {
       const nodes = nodesOf(store, root, (node) => findState(store.runs(PROFILE_RUNS), node, NAMED_BYTES_MAX));
-      person = storedPerson(nodes, identifiersOf(store, nodes.nodes));
-      people.set(root, person);
-    }
+      return storedPerson(nodes, identifiersOf(store, nodes.nodes));
+    });
     found.set(id, person);
   }
   return found;

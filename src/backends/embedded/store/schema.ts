@@ -15,6 +15,7 @@ import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { sizeOfFile } from '../../../data-folder/files.ts';
 import { OperatorError } from '../../../errors.ts';
+import { SECRET_BYTES } from '../../../views/keyed-hash.ts';
 import { STORE_TABLES } from '../../sql/store-tables.ts';
 import { createTables } from '../../sql/tables.ts';
 import { damageText, type DatabaseFile, ENGINE_TYPES, isDamage, openDatabase, textsIn } from '../database.ts';
@@ -22,7 +23,6 @@ import { sortedRunsSchema } from '../sorted-runs/stored-runs.ts';
 
 /** Node numbers per block in `node_blocks`. */
 export const NODES_PER_BLOCK = 1_024;
-const SECRET_BYTES = 32;
 
 /** Types are stored as their index in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
 const SCHEMA = `

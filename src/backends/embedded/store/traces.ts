@@ -13,16 +13,12 @@ import {
   traceScope,
   type UserEvents,
 } from '../../../views/trace.ts';
+import { TRACE_COLUMNS } from '../../sql/trace-columns.ts';
 import { merged } from '../merged.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { publicId, rootOf } from './profiles.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 import { eventsBetween } from './stored-events.ts';
-
-/** Of `TracedRecord` and `SummarisedRecord`. */
-const COLUMNS = `received_at AS "receivedAt", processed_at AS "processedAt", first_user_index AS "firstUserIndex",
-  users_accepted AS "usersAccepted", users_rejected AS "usersRejected", events, duplicate_of AS "duplicateOf",
-  key_id AS "keyId"`;
 
 /** As SQLite returns it. */
 type Stored<Row, Id extends keyof Row> = Omit<Row, Id> & {
@@ -47,7 +43,7 @@ export function readTrace(
     .toReversed()
     .flatMap(({ no }) =>
       store.all<Stored<RecordRow, 'duplicateOf'>>(
-        `SELECT no, ${no} AS "table", first_event AS "firstEvent", notes, ${COLUMNS}
+        `SELECT no, ${no} AS "table", first_event AS "firstEvent", notes, ${TRACE_COLUMNS}
          FROM records_${no} WHERE trace_id = ? AND (?2 IS NULL OR tenant = ?2)`,
         bytes,
         tenant,
@@ -105,7 +101,7 @@ export function listTraces(
     .tables()
     .map(({ no }) =>
       store.iterate<Stored<VisitedRecord, 'traceId' | 'duplicateOf'>>(
-        `SELECT trace_id AS "traceId", tenant, ${COLUMNS} FROM records_${no} WHERE trace_id < ? ORDER BY trace_id DESC`,
+        `SELECT trace_id AS "traceId", tenant, ${TRACE_COLUMNS} FROM records_${no} WHERE trace_id < ? ORDER BY trace_id DESC`,
         uuidBytes(before),
       ),
     );
