@@ -32,6 +32,7 @@ import { runDoctor } from '../../src/cli/doctor.ts';
 import {
   checkDatabaseClock,
   checkFolder,
+  type DatabaseFacts,
   type DoctorParts,
   type DoctorShell,
   type Finding,
@@ -641,6 +642,31 @@ test('backlog: of a log in Kafka messages are counted, of which a request has on
   } as unknown as DoctorParts;
   const [finding] = await checkBacklog(parts);
   assert.match(finding?.message ?? '', /^3 messages \(300 B\) wait/);
+});
+
+test('Kafka: brokers that are down are reported once, under Kafka, and not tried again', async () => {
+  let tries = 0;
+  const fails = async (): Promise<never> => {
+    tries += 1;
+    throw new Error(`Kafka at b:9092 cannot be used, try ${tries}`);
+  };
+  const env = { STORE_URL: 'postgres://db:5432/sluice', LOG_URL: 'kafka://b:9092/t' };
+  const { shell, out } = await doctorShell('none', {
+    env,
+    now: () => NOW,
+    lookAtDatabase: async () =>
+      ({ migrations: null, problemOfMigration: null, problemOfLog: null, clockAheadMs: 0 }) as DatabaseFacts,
+    findLogReader: fails,
+    openStore: fails,
+    findKeyStore: async () => undefined,
+  });
+  assert.equal(await runDoctor(['--json'], shell), 1);
+  const { findings } = JSON.parse(out()) as { findings: { check: string; state: string; message: string }[] };
+  assert.deepEqual(
+    findings.filter(({ state }) => state === 'error').map(({ check, message }) => `${check}: ${message}`),
+    ['Kafka: the check failed: Kafka at b:9092 cannot be used, try 1'],
+  );
+  assert.equal(tries, 1);
 });
 
 test('of many findings of one kind the first are shown, and how many more there are', async () => {
