@@ -469,8 +469,10 @@ export const checkLedger: Check = async (parts) => {
 function deadLetterFinding({ tenantId, traceId, partition, position, cause, failedAt }: DeadLetter): Finding {
   if (tenantId === NO_TENANT) {
     return warning(
-      `position ${position} of partition ${partition} has a message that Sluice did not write; it was skipped at ${localTime(failedAt)}`,
-      'It is not one of the received requests. Find the program that wrote it, and let only Sluice write to its topic. Then: ' +
+      `position ${position} of partition ${partition} has a message that Sluice cannot read; it was skipped at ${localTime(failedAt)}`,
+      'Copy the message from Kafka (its offset is the position) before SLUICE_LOG_RETENTION has passed: Kafka then removes it. ' +
+        'If it begins with {"version": it may be a damaged request: report it, and delete nothing. ' +
+        'If another program wrote it, let only Sluice write to its topic. Only then remove this warning: ' +
         `DELETE FROM sluice.dead_letters WHERE tenant = 0 AND partition = ${partition} AND position = ${position}`,
     );
   }
