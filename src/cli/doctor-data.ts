@@ -4,7 +4,7 @@
  * every store, compares its rows, and reads every pending record. Beside a running server each check sees one moment.
  */
 
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { CLOCK_EARLIEST } from '../clock/clock.ts';
 import { formatSetting } from '../config/config.ts';
@@ -80,6 +80,7 @@ export const checkLog: Check = async (parts) => {
   const outdatedFiles = new Set(outdatedMarkers.map(({ marker }) => marker.file));
   for (const { at, message } of noted)
     findings.push(warning(`${message} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
+  findings.push(...misnamedFindings(logFolderOf(parts.dataFolder)));
   const withoutLog = findings.length > 0 ? findings : [absentLog(parts)];
   return withLog(parts, withoutLog, async (log) => {
     const processed = await processedPosition(parts);
@@ -99,6 +100,20 @@ export const checkLog: Check = async (parts) => {
     return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
   });
 };
+
+/** A compressed segment that was given up under a name that nothing reads. */
+function misnamedFindings(folder: string): Finding[] {
+  const names = existsSync(folder) ? readdirSync(folder) : [];
+  return names
+    .filter((name) => MISNAMED.test(name))
+    .map((name) => {
+      const segment = name.replace(MISNAMED, '.log');
+      const advice = `With the server stopped, rename it to ${segment}.lost to give it up, or back to ${segment}.zst to read its records again.`;
+      return warning(`the file ${name} is ignored: its name is not one of a segment`, advice);
+    });
+}
+
+const MISNAMED = /\.log\.zst\.lost$/;
 
 /** A migrated folder has a log, so next to the marker of a migration there was one. */
 function absentLog({ dataFolder }: DoctorParts): Finding {

@@ -291,6 +291,18 @@ suite('sluice doctor', () => {
     assert.match(lost.problem, /warning log: the segment 0{15}1\.log\.lost was given up/);
   });
 
+  test('log: a segment that was given up under a wrong name is listed', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    writeFileSync(join(logFolderOf(folder.data), '0000000000000001.log.zst.lost'), 'x');
+    const { code, problem } = await examine(folder.data);
+    assert.equal(code, 2);
+    assert.match(
+      problem,
+      /warning log: the file 0{15}1\.log\.zst\.lost is ignored: .* → .*rename it to 0{15}1\.log\.lost to give it up/,
+    );
+  });
+
   test('log: missing positions are nothing to do if the store has processed them, and an error if not', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
