@@ -575,7 +575,7 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
     `${countOf(missing, 'record')} that the log should have ${missing === 1 ? 'is' : 'are'} missing from it${where}`,
     isLocal
       ? (problems[0] ??
-          'Its newest files were lost, truncated or replaced by older ones. A running server gives new requests positions after the gap.') +
+          'Files of it were lost, truncated or replaced by older ones. A running server gives new requests positions after the gap.') +
           ' docs/operating.md says what to do: "The log and the store do not match".'
       : 'Kafka removed records that were not processed (retention.ms or retention.bytes of the topic), or lost its newest ones. ' +
           'New requests are accepted; those of that partition wait. Restore the files of the brokers, or run the statement in the log of the ' +
