@@ -147,16 +147,14 @@ function lostEndFinding(missing: MissingRecords): Finding {
 export const checkKafka: Check = async (parts) => {
   const findings: Finding[] = [];
   const advice = 'docs/scaling.md has the settings of a topic that loses nothing: "Step 2: Kafka".';
-  const log = await parts.findLogReader(parts.config, (message) => findings.push(warning(message, advice)));
-  if (log === undefined) return findings;
-  try {
+  const warn = (message: string): void => void findings.push(warning(message, advice));
+  const work = async (log: LogReader): Promise<Finding[]> => {
     const partitions = countOf((await log.partitions()).length, 'partition');
     const name = withoutSecrets(parts.config.logUrl);
     const settings = findings.length === 0 ? ', and its settings are safe for events' : '';
     return [ok(`${name} responds: ${partitions}${settings}`), ...findings];
-  } finally {
-    await log.close();
-  }
+  };
+  return withLog(parts, findings, work, warn);
 };
 
 async function segmentFindings(
@@ -607,8 +605,13 @@ async function positionsOf(store: LedgerReader): Promise<Positions> {
 }
 
 /** `otherwise` if there is no log. */
-async function withLog<T>(parts: DoctorParts, otherwise: T, work: (log: LogReader) => Promise<T>): Promise<T> {
-  const log = await parts.findLogReader(parts.config);
+async function withLog<T>(
+  parts: DoctorParts,
+  otherwise: T,
+  work: (log: LogReader) => Promise<T>,
+  warn?: (message: string) => void,
+): Promise<T> {
+  const log = await parts.findLogReader(parts.config, warn);
   if (log === undefined) return otherwise;
   try {
     return await work(log);
