@@ -190,7 +190,7 @@ export interface components {
                 readonly from: string;
                 /** @description What would remain, in the same form. */
                 readonly into: string;
-                /** @description The identifierFields that joins them. */
+                /** @description The identifier that joins them. */
                 readonly via: {
                     /**
                      * @description Kind of identifier.

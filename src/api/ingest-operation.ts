@@ -213,7 +213,7 @@ export const PredictedUser = object('PredictedUser', 'What would happen to one u
     Type.Object({
       from: text(`What would be merged away. ${PROFILE_TEXT}`),
       into: text('What would remain, in the same form.'),
-      via: Type.Object(identifierFields, { description: 'The identifierFields that joins them.' }),
+      via: Type.Object(identifierFields, { description: 'The identifier that joins them.' }),
     }),
     'Merges that this user would cause, in order.',
   ),

@@ -168,7 +168,7 @@ export const USER_RULES = [
   },
   {
     rule: 'At least one of the four identifiers is a string that is not blank.',
-    message: 'at least one identifier is required (user_id, email, phone_number, or anon_id)',
+    message: examples.NO_IDENTIFIER,
   },
   { rule: 'There is at least one event.', message: 'events array is required and must not be empty' },
   { rule: 'Identifiers and profile fields are strings.', message: 'identifiers.<name> must be a string' },

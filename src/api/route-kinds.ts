@@ -11,6 +11,7 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Static, TSchema } from 'typebox';
+import { BEARER } from '../edge/request-headers.ts';
 import { isUsable } from '../keys/cache.ts';
 import type { Member } from '../members.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
@@ -83,8 +84,6 @@ interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> extend
   /** Undefined: there is no such thing (404). */
   readonly handler: (call: Call<Kinds>) => Promise<JsonOf<Static<Body>> | undefined>;
 }
-
-export const BEARER = /^Bearer +(\S+) *$/i;
 
 /** No request has ten thousand users. */
 const USER_OF_REQUEST = /^([^.]+)\.(\d{1,4})$/;

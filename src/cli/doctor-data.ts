@@ -4,7 +4,7 @@
  * every store, compares its rows, and reads every pending record. Beside a running server each check sees one moment.
  */
 
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { CLOCK_EARLIEST } from '../clock/clock.ts';
 import { formatSetting } from '../config/config.ts';
@@ -72,7 +72,6 @@ const STORE_BYTES_READ_MAX = 256 * 1024 * 1024;
 type Positions = ReadonlyMap<number, number>;
 
 export const checkLog: Check = async (parts) => {
-  if (parts.config.logUrl !== '') return checkSharedLog(parts);
   const { refusals, refusedSegments, unknownEnd, missing, outdatedMarkers, noted } = await parts.inspectLocalLog();
   const findings = refusals.map((message) => failed(message, REFUSED_ADVICE));
   if (unknownEnd !== null) findings.push(warning(unknownEnd, UNKNOWN_ENDS_ADVICE));
@@ -81,6 +80,7 @@ export const checkLog: Check = async (parts) => {
   const outdatedFiles = new Set(outdatedMarkers.map(({ marker }) => marker.file));
   for (const { at, message } of noted)
     findings.push(warning(`${message} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
+  findings.push(...misnamedFindings(logFolderOf(parts.dataFolder)));
   const withoutLog = findings.length > 0 ? findings : [absentLog(parts)];
   return withLog(parts, withoutLog, async (log) => {
     const processed = await processedPosition(parts);
@@ -100,6 +100,20 @@ export const checkLog: Check = async (parts) => {
     return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
   });
 };
+
+/** A compressed segment that was given up under a name that nothing reads. */
+function misnamedFindings(folder: string): Finding[] {
+  const names = existsSync(folder) ? readdirSync(folder) : [];
+  return names
+    .filter((name) => MISNAMED.test(name))
+    .map((name) => {
+      const segment = name.replace(MISNAMED, '.log');
+      const advice = `With the server stopped, rename it to ${segment}.lost to give it up, or back to ${segment}.zst to read its records again.`;
+      return warning(`the file ${name} is ignored: its name is not one of a segment`, advice);
+    });
+}
+
+const MISNAMED = /\.log\.zst\.lost$/;
 
 /** A migrated folder has a log, so next to the marker of a migration there was one. */
 function absentLog({ dataFolder }: DoctorParts): Finding {
@@ -130,20 +144,18 @@ function lostEndFinding(missing: MissingRecords): Finding {
 }
 
 /** Opening it checks its settings, too: warns of those that could lose acknowledged events. */
-async function checkSharedLog(parts: DoctorParts): Promise<Finding[]> {
+export const checkKafka: Check = async (parts) => {
   const findings: Finding[] = [];
   const advice = 'docs/scaling.md has the settings of a topic that loses nothing: "Step 2: Kafka".';
-  const log = await parts.findLogReader(parts.config, (message) => findings.push(warning(message, advice)));
-  if (log === undefined) return findings;
-  try {
+  const warn = (message: string): void => void findings.push(warning(message, advice));
+  const work = async (log: LogReader): Promise<Finding[]> => {
     const partitions = countOf((await log.partitions()).length, 'partition');
     const name = withoutSecrets(parts.config.logUrl);
     const settings = findings.length === 0 ? ', and its settings are safe for events' : '';
     return [ok(`${name} responds: ${partitions}${settings}`), ...findings];
-  } finally {
-    await log.close();
-  }
-}
+  };
+  return withLog(parts, findings, work, warn);
+};
 
 async function segmentFindings(
   log: LogReader,
@@ -470,8 +482,10 @@ export const checkLedger: Check = async (parts) => {
 function deadLetterFinding({ tenantId, traceId, partition, position, cause, failedAt }: DeadLetter): Finding {
   if (tenantId === NO_TENANT) {
     return warning(
-      `position ${position} of partition ${partition} has a message that Sluice did not write; it was skipped at ${localTime(failedAt)}`,
-      'It is not one of the received requests. Find the program that wrote it, and let only Sluice write to its topic. Then: ' +
+      `position ${position} of partition ${partition} has a message that Sluice cannot read; it was skipped at ${localTime(failedAt)}`,
+      'Copy the message from Kafka (its offset is the position) before SLUICE_LOG_RETENTION has passed: Kafka then removes it. ' +
+        'If it begins with {"version": it may be a damaged request: report it, and delete nothing. ' +
+        'If another program wrote it, let only Sluice write to its topic. Only then remove this warning: ' +
         `DELETE FROM sluice.dead_letters WHERE tenant = 0 AND partition = ${partition} AND position = ${position}`,
     );
   }
@@ -559,7 +573,7 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
     `${countOf(missing, 'record')} that the log should have ${missing === 1 ? 'is' : 'are'} missing from it${where}`,
     isLocal
       ? (problems[0] ??
-          'Its newest files were lost, truncated or replaced by older ones. A running server gives new requests positions after the gap.') +
+          'Files of it were lost, truncated or replaced by older ones. A running server gives new requests positions after the gap.') +
           ' docs/operating.md says what to do: "The log and the store do not match".'
       : 'Kafka removed records that were not processed (retention.ms or retention.bytes of the topic), or lost its newest ones. ' +
           'New requests are accepted; those of that partition wait. Restore the files of the brokers, or run the statement in the log of the ' +
@@ -591,8 +605,13 @@ async function positionsOf(store: LedgerReader): Promise<Positions> {
 }
 
 /** `otherwise` if there is no log. */
-async function withLog<T>(parts: DoctorParts, otherwise: T, work: (log: LogReader) => Promise<T>): Promise<T> {
-  const log = await parts.findLogReader(parts.config);
+async function withLog<T>(
+  parts: DoctorParts,
+  otherwise: T,
+  work: (log: LogReader) => Promise<T>,
+  warn?: (message: string) => void,
+): Promise<T> {
+  const log = await parts.findLogReader(parts.config, warn);
   if (log === undefined) return otherwise;
   try {
     return await work(log);

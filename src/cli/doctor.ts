@@ -22,7 +22,15 @@ import {
   type Finding,
   refusesStart,
 } from './doctor-checks.ts';
-import { checkBacklog, checkLedger, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
+import {
+  checkBacklog,
+  checkClock,
+  checkKafka,
+  checkLedger,
+  checkLog,
+  checkReadiness,
+  checkStore,
+} from './doctor-data.ts';
 import type { FlagsRead } from '../config/flags.ts';
 import { readArguments } from './arguments.ts';
 import { readSettings } from './location.ts';
@@ -33,6 +41,7 @@ import { messageOf } from '../errors.ts';
 const SIGNS = { ok: '✓', warning: '!', error: '✗' } as const;
 const TEXT_COLUMNS = 96;
 
+/** The name is the one of its findings, also if it fails to run. */
 type NamedCheck = readonly [name: string, check: Check];
 type NamedFinding = Required<Finding>;
 
@@ -41,10 +50,7 @@ const FOLDER_CHECKS: readonly NamedCheck[] = [
   ['data folder', checkIsRestored],
   ['disk', checkDisk],
 ];
-/** Each with the name it has if it fails to run; in the order of the output. */
-const CHECKS: readonly NamedCheck[] = [
-  ['server', checkReadiness],
-  ['log', checkLog],
+const CHECKS_OF_DATA: readonly NamedCheck[] = [
   ['store', checkStore],
   ['clock', checkClock],
   ['backlog', checkBacklog],
@@ -80,9 +86,10 @@ async function examine(parts: DoctorParts): Promise<NamedFinding[]> {
     findings.push(...found);
     if (name !== 'disk' && found.some(({ state }) => state === 'error')) return findings;
   }
-  for (const [name, check] of CHECKS) findings.push(...(await attempt(name, check, parts)));
-  // A store that cannot be opened fails most checks with the same message: the one of the store comes first, and is
-  // enough.
+  const checkOfLog: NamedCheck = logUrl === '' ? ['log', checkLog] : ['Kafka', checkKafka];
+  const checks: readonly NamedCheck[] = [['server', checkReadiness], checkOfLog, ...CHECKS_OF_DATA];
+  for (const [name, check] of checks) findings.push(...(await attempt(name, check, parts)));
+  // A store or a Kafka that cannot be opened fails most checks with the same message: its own comes first, and is enough.
   return findings.filter(({ message }, index) => findings.findIndex((other) => other.message === message) === index);
 }
 
@@ -118,14 +125,28 @@ async function attempt(name: string, check: Check, parts: DoctorParts): Promise<
   }
 }
 
-/** Opens the store and inspects the log on first use, for all checks together. */
+/**
+ * Opens the store and inspects the log on first use, for all checks together. Once Kafka could not be opened, it is not
+ * tried again: each try takes seconds and may fail with other words.
+ */
 async function examineWith(shell: DoctorShell, flags: FlagsRead): Promise<NamedFinding[]> {
   const config = readSettings(flags, shell.env);
   let opened: Promise<Store | undefined> | undefined;
   let inspection: Promise<LogInspection> | undefined;
-  const store = (): Promise<Store | undefined> => {
+  let kafkaFailure: Error | undefined;
+  const store = async (): Promise<Store | undefined> => {
+    if (kafkaFailure !== undefined) throw kafkaFailure;
     opened ??= shell.openStore(config);
     return opened;
+  };
+  const findLogReader: DoctorShell['findLogReader'] = async (...args) => {
+    if (kafkaFailure !== undefined) throw kafkaFailure;
+    try {
+      return await shell.findLogReader(...args);
+    } catch (error) {
+      if (config.logUrl !== '' && error instanceof Error) kafkaFailure = error;
+      throw error;
+    }
   };
   const inspectLocalLog = (): Promise<LogInspection> => {
     inspection ??= store()
@@ -141,6 +162,7 @@ async function examineWith(shell: DoctorShell, flags: FlagsRead): Promise<NamedF
     settingMistakes: flags.mistakes,
     isDeep: flags.switches.has('deep'),
     store,
+    findLogReader,
     inspectLocalLog,
   });
   // A store that could not be opened is a finding, and need not be closed.

@@ -75,6 +75,7 @@ async function readOptions(args: readonly string[], shell: Shell) {
   const { mistakes } = flags;
   const [file, ...others] = flags.positionals;
   if (file === undefined) mistakes.push('no file given; expected a file with one user per line, or - for stdin');
+  else if (file !== '-' && !existsSync(file)) mistakes.push(`there is no file ${file}`);
   flags.refuse(others, 'files are imported one at a time');
   const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS);
   const server = await readServer(flags, shell);

@@ -8,7 +8,8 @@ import type { ApiKey } from '../keys.ts';
 import { LIMITS } from '../model.ts';
 import { ENCODINGS, type Encoding } from './body.ts';
 
-const BEARER = /^Bearer +(\S+) *$/i;
+/** The key in a header `Authorization`; the API reads it the same way. */
+export const BEARER = /^Bearer +(\S+) *$/i;
 const JSON_TYPE = /^application\/json[\t ]*(;|$)/i;
 const TEXT_TYPE = /^text\/plain[\t ]*(;|$)/i;
 

@@ -25,9 +25,9 @@ import { exampleOf, EXAMPLES_MAX, KEYS_MAX, OTHER_EVENTS, PROPERTIES_MAX } from 
 const CHARACTERS_MAX = 2_000_000;
 /** What parsing any object costs besides its characters. */
 const CHARACTERS_PER_OBJECT = 64;
-/** Once half of that is used, only the first events of each name in a transaction are parsed, */
+/** How many events of each name in a transaction are parsed for certain, once half of that limit is used. */
 const FIRST_EVENTS = 20;
-/** and after them one of this many. */
+/** After those, one event of this many is parsed. */
 const STRIDE = 64;
 /** Between two flushes: entries with properties, since each is read and written by the flush; and entries in all. */
 const EXAMINED_ENTRIES_MAX = 200;

@@ -32,6 +32,7 @@ import { runDoctor } from '../../src/cli/doctor.ts';
 import {
   checkDatabaseClock,
   checkFolder,
+  type DatabaseFacts,
   type DoctorParts,
   type DoctorShell,
   type Finding,
@@ -288,6 +289,18 @@ suite('sluice doctor', () => {
     const lost = await examine(folder.data);
     assert.equal(lost.code, 2);
     assert.match(lost.problem, /warning log: the segment 0{15}1\.log\.lost was given up/);
+  });
+
+  test('log: a segment that was given up under a wrong name is listed', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    writeFileSync(join(logFolderOf(folder.data), '0000000000000001.log.zst.lost'), 'x');
+    const { code, problem } = await examine(folder.data);
+    assert.equal(code, 2);
+    assert.match(
+      problem,
+      /warning log: the file 0{15}1\.log\.zst\.lost is ignored: .* → .*rename it to 0{15}1\.log\.lost to give it up/,
+    );
   });
 
   test('log: missing positions are nothing to do if the store has processed them, and an error if not', async (context) => {
@@ -643,6 +656,31 @@ test('backlog: of a log in Kafka messages are counted, of which a request has on
   assert.match(finding?.message ?? '', /^3 messages \(300 B\) wait/);
 });
 
+test('Kafka: brokers that are down are reported once, under Kafka, and not tried again', async () => {
+  let tries = 0;
+  const fails = async (): Promise<never> => {
+    tries += 1;
+    throw new Error(`Kafka at b:9092 cannot be used, try ${tries}`);
+  };
+  const env = { STORE_URL: 'postgres://db:5432/sluice', LOG_URL: 'kafka://b:9092/t' };
+  const { shell, out } = await doctorShell('none', {
+    env,
+    now: () => NOW,
+    lookAtDatabase: async () =>
+      ({ migrations: null, problemOfMigration: null, problemOfLog: null, clockAheadMs: 0 }) as DatabaseFacts,
+    findLogReader: fails,
+    openStore: fails,
+    findKeyStore: async () => undefined,
+  });
+  assert.equal(await runDoctor(['--json'], shell), 1);
+  const { findings } = JSON.parse(out()) as { findings: { check: string; state: string; message: string }[] };
+  assert.deepEqual(
+    findings.filter(({ state }) => state === 'error').map(({ check, message }) => `${check}: ${message}`),
+    ['Kafka: the check failed: Kafka at b:9092 cannot be used, try 1'],
+  );
+  assert.equal(tries, 1);
+});
+
 test('of many findings of one kind the first are shown, and how many more there are', async () => {
   const letter = (position: number): object => ({ tenantId: NO_TENANT, partition: 0, position, failedAt: NOW });
   const findingsOf = async (count: number): Promise<string[]> => {
@@ -656,9 +694,15 @@ test('of many findings of one kind the first are shown, and how many more there 
       store: async () => store,
     } as unknown as DoctorParts;
     const findings = await checkLedger(parts);
-    return findings.slice(1).map(({ state, message }) => `${state}: ${message}`);
+    return findings.slice(1).map(({ state, message, advice }) => `${state}: ${message}${advice ? ` → ${advice}` : ''}`);
   };
-  assert.equal((await findingsOf(5)).length, 5);
+  const five = await findingsOf(5);
+  assert.equal(five.length, 5);
+  // It may be a damaged request, so its advice must not be to delete it at once.
+  assert.match(
+    five[0] ?? '',
+    /cannot read; .*may be a damaged request: report it, and delete nothing.*Only then .*DELETE/,
+  );
   const eleven = await findingsOf(11);
   assert.equal(eleven.length, 6);
   assert.equal(eleven[5], 'warning: and 6 more like these');

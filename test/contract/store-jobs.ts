@@ -1,4 +1,4 @@
-/** The contract of the store: rejected users that are fixed and resubmitted, dead letters that are retried, and their jobs. */
+/** The contract of the store: rejected users that are fixed and resubmitted, and the jobs that do it. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
@@ -6,14 +6,9 @@ import { jsonText } from '../../src/api/responses.ts';
 import { previewResubmit } from '../../src/api/routes/resubmit.ts';
 import { parseJson } from '../../src/json/parse.ts';
 import { CatalogueCollector } from '../../src/processor/catalogue.ts';
-import { JobRunner, type JobRunnerParts } from '../../src/processor/jobs.ts';
 import { openWarningPlan } from '../../src/processor/plan-warnings.ts';
-import { headerOf } from '../../src/processor/prepare.ts';
 import { parsePatch } from '../../src/resubmit/patch.ts';
 import { StoreConflictError } from '../../src/store-writer.ts';
-import type { RejectionQuery, StoredJob, StoredRejection } from '../../src/store.ts';
-import { createLogger } from '../../src/telemetry/logger.ts';
-import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import { traceIdOf } from '../processor/history.ts';
 import {
   allPages,
@@ -33,45 +28,10 @@ import {
   sweepAll,
   TENANT,
 } from './store-feeding.ts';
+import { ANY, ANY_LETTER, BY, FIXED_AT, audit, jobRunner, jobTools, runJobs, wrong } from './job-tools.ts';
 
-const ANY: Omit<RejectionQuery, 'limit' | 'cursor'> = { reason: null, from: null, to: null };
-const ANY_LETTER = { cause: null, from: null, to: null };
-const BY = { key_id: 'key_operator' };
-const FIXED_AT = START + DAY_MS;
-/** What is wrong: a number. */
-const wrong = (user_id: unknown, event: object = {}, rest: object = {}): object => ({
-  identifiers: { user_id },
-  events: [{ event_name: 'tested', ...event }],
-  ...rest,
-});
 const NUMBER = 'identifiers.user_id must be a string';
 
-export function jobRunner(
-  { writer }: Pick<StoreUnderTest, 'writer'>,
-  failpoint: (name: string) => void = () => undefined,
-  parts: Partial<JobRunnerParts> = {},
-): JobRunner {
-  return new JobRunner({
-    writer,
-    options: { defaultCountry: null, junkValues: new Set() },
-    metrics: metricsWriter(allocateMetrics(1), 0),
-    logger: createLogger('silent', 'test'),
-    now: () => FIXED_AT + 5,
-    failpoint,
-    ...parts,
-  });
-}
-
-export async function runJobs(
-  under: Pick<StoreUnderTest, 'writer'>,
-  parts: Partial<JobRunnerParts> = {},
-): Promise<void> {
-  const runner = jobRunner(under, undefined, parts);
-  while (await runner.step(true));
-}
-
-let calls = 0;
-const audit = () => ({ traceId: traceIdOf(FIXED_AT, ++calls), at: FIXED_AT, by: BY });
 /** A request of which no user is valid. */
 async function reject(under: StoreUnderTest, users: readonly unknown[], about: Request = {}): Promise<string> {
   const { userCount, eventCount, ...entry } = request([...users, person({ user_id: 'valid' })], about);
@@ -83,28 +43,14 @@ async function reject(under: StoreUnderTest, users: readonly unknown[], about: R
 const setUserId = (value: string): string => JSON.stringify([{ op: 'replace', path: '/identifiers/user_id', value }]);
 
 export function storeJobsContract(open: OpenStore): void {
-  suite('resubmit and retry', () => {
+  suite('resubmit and its jobs', () => {
     let under: StoreUnderTest;
     beforeEach(async () => {
       under = await open();
     });
     afterEach(() => under.close());
 
-    const rejections = (query: Partial<RejectionQuery> = {}): Promise<StoredRejection[]> =>
-      allPages((page) => under.store.rejections(TENANT, { ...ANY, ...query, ...page }));
-    const jobOf = async (id: string): Promise<StoredJob> => {
-      const job = await under.store.job(TENANT, id);
-      assert.ok(job);
-      return job;
-    };
-    const totals = async () => {
-      const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
-      const [hour, ...others] = hours;
-      assert.ok(hour !== undefined && others.length === 0, 'everything was received in one hour');
-      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
-      const { users, events, usersRejected, usersResubmitted } = hour;
-      return { users, events, usersRejected, usersResubmitted };
-    };
+    const { rejections, jobOf, totals, deadLetter } = jobTools(() => under);
 
     test('a rejected user has its key, the names of its events, and is found by each of them', async () => {
       const trace = await reject(under, [wrong(7, { event_name: 'or"der\n' }), wrong(8), 'x'], { keyId: 'key_a' });
@@ -664,14 +610,6 @@ export function storeJobsContract(open: OpenStore): void {
       assert.deepEqual(await warnings(trace), await warnings(sent));
     });
 
-    async function deadLetter(users: readonly unknown[], spoil: object, position: number): Promise<string> {
-      const record = { ...request(users, { receivedAt: START + position }), partition: 3, position, ...spoil };
-      const transaction = await under.writer.begin();
-      await transaction.deadLetter(headerOf({ ...record }), record, `Error: broken ${position}`, START + HOUR_MS);
-      await transaction.commit(true);
-      return record.traceId;
-    }
-
     test('an erase removes rejected users that name the person, wherever in them that is', async () => {
       await send(under, [person({ user_id: '17', email: 'Gone@Example.com' })]);
       await reject(under, [
@@ -696,128 +634,6 @@ export function storeJobsContract(open: OpenStore): void {
       await runJobs(under);
       assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 1);
       assert.doesNotMatch(JSON.stringify(await rejections()), /gone@example/);
-    });
-
-    test('an erase takes the person out of dead letters, and the others are stored by a retry', async () => {
-      await send(under, [person({ user_id: 'gone' })], { receivedAt: START });
-      const both = [person({ user_id: 'stays' }), person({ user_id: 'gone' }, [{ secret: 'sesame' }, {}])];
-      const partly = await deadLetter(both, {}, 9);
-      const body = Buffer.from('{"users":[{"identifiers":{"user_id":"gone"},"secret":"sesame"');
-      const broken = await deadLetter([person({ user_id: 'gone' })], { body }, 10);
-      const alone = await deadLetter([person({ user_id: 'gone' })], {}, 11);
-      const { id } = await profileOf(under, 'user_id', 'gone');
-      assert.equal(await under.store.erase(TENANT, id, { traceId: traceIdOf(FIXED_AT, 98), at: FIXED_AT }), true);
-      const erased = await totals();
-      assert.deepEqual([erased.users.deadLetters, erased.users.erased], [1, 4]);
-      assert.deepEqual([erased.events.deadLetters, erased.events.erased], [1, 5]);
-      const letters = await under.store.deadLetters(5);
-      assert.deepEqual(
-        letters.map(({ users, events, isKept, isErased }) => [users, events, isKept, isErased]),
-        [
-          [0, 0, false, true],
-          [0, 0, false, true],
-          [1, 1, true, false],
-        ],
-      );
-      const listed = await under.store.listDeadLetters(TENANT, { ...ANY_LETTER, limit: 5, cursor: null });
-      assert.deepEqual(
-        listed.rows.map(({ traceId, users }) => [traceId, users]),
-        [[partly, 1]],
-      );
-      for (const traceId of [broken, alone]) {
-        assert.equal(await under.store.retryDeadLetter(TENANT, traceId, 0, audit()), undefined);
-      }
-      const retry = audit();
-      await under.store.retryDeadLetters(TENANT, ANY_LETTER, retry);
-      await runJobs(under);
-      const { matched, counts } = await jobOf(retry.traceId);
-      assert.deepEqual([matched, counts.resubmitted], [1, 1]);
-      assert.equal((await profileOf(under, 'user_id', 'stays')).eventCount, 1);
-      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'gone'), undefined);
-      const retried = await totals();
-      assert.deepEqual([retried.users.deadLetters, retried.users.erased, retried.users.stored], [0, 4, 1]);
-    });
-
-    test('of two retries of the same dead letter, one stores it and the other finds it stored already', async () => {
-      const trace = await deadLetter([person({ user_id: 'u' })], {}, 9);
-      await deadLetter([person({ user_id: 'v' })], {}, 10);
-      const calls = [audit(), audit(), audit()] as const;
-      await under.store.retryDeadLetter(TENANT, trace, 0, calls[0]);
-      await under.store.retryDeadLetter(TENANT, trace, 0, calls[1]);
-      await under.store.retryDeadLetters(TENANT, ANY_LETTER, calls[2]);
-      await runJobs(under);
-      const jobs = await Promise.all(calls.map(({ traceId }) => jobOf(traceId)));
-      assert.deepEqual(
-        jobs.map(({ status, counts: { resubmitted, already } }) => [status, resubmitted, already]),
-        [
-          ['done', 1, 0],
-          ['done', 0, 1],
-          ['done', 1, 1],
-        ],
-      );
-      assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 1);
-      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
-    });
-
-    test('dead letters are kept as long as events, and move to expired in the ledger', async () => {
-      await deadLetter([person({ user_id: 'u' }, [{}, {}])], {}, 9);
-      const retried = await deadLetter([person({ user_id: 'v' })], {}, 10);
-      await feed(under, [request([person({ user_id: 'w' })], { receivedAt: START })]);
-      await under.store.retryDeadLetter(TENANT, retried, 0, audit());
-      await runJobs(under);
-      await sweepAll(under, { tracesMs: 1, rejectionsMs: 1 }, FIXED_AT + DAY_MS);
-      assert.equal((await under.store.deadLetters(5)).length, 1);
-      assert.deepEqual((await totals()).users.deadLetters, 1);
-      await sweepAll(under, { eventsMs: HOUR_MS }, FIXED_AT + DAY_MS);
-      assert.deepEqual(await under.store.deadLetters(5), []);
-      const { users, events } = await totals();
-      assert.deepEqual([users.received, users.deadLetters, users.expired, users.stored], [3, 0, 3, 0]);
-      assert.deepEqual([events.received, events.deadLetters, events.expired, events.stored], [4, 0, 4, 0]);
-    });
-
-    test('a dead letter that can be processed by now is stored, and moves in the ledger', async () => {
-      const trace = await deadLetter([person({ user_id: 'u' }, [{}, {}]), wrong(7)], {}, 9);
-      await deadLetter([person({ user_id: 'v' })], { userCount: 5 }, 10);
-      await feed(under, [request([person({ user_id: 'w' })], { receivedAt: START })]);
-      const before = await totals();
-      assert.deepEqual([before.users.received, before.users.deadLetters, before.users.stored], [7, 6, 1]);
-      const letters = await allPages((page) =>
-        under.store.listDeadLetters(TENANT, { cause: null, from: null, to: null, ...page, limit: 1 }),
-      );
-      assert.deepEqual(
-        letters.map(({ cause, isKept }) => [cause, isKept]),
-        [
-          ['Error: broken 10', true],
-          ['Error: broken 9', true],
-        ],
-      );
-      const filter = { cause: 'Error: broken 9', from: null, to: null };
-      assert.equal((await under.store.listDeadLetters(TENANT, { ...filter, limit: 5, cursor: null })).rows.length, 1);
-      assert.equal(await under.store.retryDeadLetters(TENANT, { ...filter, cause: '\0' }, audit()), undefined);
-      assert.equal(await under.store.retryDeadLetter(OTHER_TENANT, trace, 0, audit()), undefined);
-      const call = audit();
-      const job = await under.store.retryDeadLetter(TENANT, trace, 0, call);
-      assert.deepEqual([job?.kind, job?.matched], ['retry', 1]);
-      await runJobs(under);
-      assert.equal((await jobOf(call.traceId)).counts.resubmitted, 1);
-      assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 2);
-      assert.equal((await rejections()).length, 1);
-      assert.equal(await under.store.retryDeadLetter(TENANT, trace, 0, audit()), undefined);
-      const after = await totals();
-      assert.deepEqual([after.users.received, after.users.deadLetters, after.users.stored], [7, 5, 2]);
-      assert.deepEqual([after.events.deadLetters, after.events.stored], [1, 3]);
-      assert.equal((await under.store.trace(TENANT, trace))?.users[0]?.events, 2);
-
-      const all = audit();
-      const rest = await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, all);
-      assert.equal(rest?.matched, 1);
-      await runJobs(under);
-      const failed = await jobOf(all.traceId);
-      assert.deepEqual([failed.status, failed.counts.failed], ['done', 1]);
-      assert.match(failed.problems[0]?.message ?? '', /1 users .* counted 5/);
-      assert.equal((await under.store.deadLetters(10)).length, 1);
-      assert.equal((await totals()).users.deadLetters, 5);
-      assert.equal(await under.store.retryDeadLetters(OTHER_TENANT, filter, audit()), undefined);
     });
   });
 }

@@ -24,7 +24,7 @@ import {
   send,
   TENANT,
 } from './store-feeding.ts';
-import { runJobs } from './store-jobs.ts';
+import { runJobs } from './job-tools.ts';
 
 const ANY = { reason: null, from: null, to: null };
 const NOT_KEPT = /^not kept as a rejection: this is a retry, and trace /;

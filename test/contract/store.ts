@@ -29,6 +29,7 @@ import {
   TENANT,
 } from './store-feeding.ts';
 import { storeCatalogueContract } from './store-catalogue.ts';
+import { storeDeadLettersContract } from './store-dead-letters.ts';
 import { storeJobsContract } from './store-jobs.ts';
 import { storeRetriesContract } from './store-retries.ts';
 import { storePeopleContract } from './store-people.ts';
@@ -49,6 +50,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storePlanViolationsContract(open);
     storeTenantsContract(open);
     storeJobsContract(open);
+    storeDeadLettersContract(open);
     storeRetriesContract(open);
   });
 }

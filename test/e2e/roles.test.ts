@@ -259,8 +259,8 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     const doctor = await runSluice(['doctor', '--json'], env);
     const { findings } = JSON.parse(doctor.stdout) as { findings: { check: string; state: string; message: string }[] };
     const messages = findings.map(({ check, state, message }) => `${state} ${check}: ${message}`).join('\n');
-    assert.match(messages, /^ok log: kafka:\/\/.* responds: 4 partitions$/m);
-    assert.match(messages, /^warning log: .*it has one replica/m);
+    assert.match(messages, /^ok Kafka: kafka:\/\/.* responds: 4 partitions$/m);
+    assert.match(messages, /^warning Kafka: .*it has one replica/m);
     assert.match(messages, /^ok ledger: /m);
     assert.doesNotMatch(messages, /^broken|^\w+ (data folder|disk):/m);
     const made = await runSluice(

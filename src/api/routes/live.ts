@@ -6,6 +6,7 @@
 
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { BEARER } from '../../edge/request-headers.ts';
 import { isUsable } from '../../keys/cache.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId, tenantPartsOf } from '../../model.ts';
 import { type Plan, readStored } from '../../plans/plan.ts';
@@ -20,7 +21,7 @@ import { BadParameterError, RefusedError, sendError } from '../responses.ts';
 import { routeOptions, type RouteSchema } from '../route-schema.ts';
 import { text } from '../schema.ts';
 import { include } from '../stored-json.ts';
-import { authenticate, BEARER, DASHBOARD_READING } from '../route-kinds.ts';
+import { authenticate, DASHBOARD_READING } from '../route-kinds.ts';
 
 /** A key is cached for a second, so this ends a stream within two of its revocation. */
 const KEY_CHECK_MS = 500;

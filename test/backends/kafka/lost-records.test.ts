@@ -448,7 +448,7 @@ suite('Processing a topic', { skip: whyNoKafka() || whyNoPostgres() }, () => {
     const findings = (await doctor()).join('\n');
     assert.match(
       findings,
-      /warning ledger: position 5 of partition 0 has a message that Sluice did not write; .*let only/,
+      /warning ledger: position 5 of partition 0 has a message that Sluice cannot read; .*let only/,
     );
     assert.match(findings, /ok ledger: 3 events received, and all accounted for/);
     await producer.close();

@@ -8,7 +8,7 @@ import { decide, lookupRequestOf } from '../../../src/processor/decide.ts';
 import { headerOf, prepareRecord } from '../../../src/processor/prepare.ts';
 import { StoreConflictError } from '../../../src/store-writer.ts';
 import { feed, person, profileOf, request, START, TENANT } from '../../contract/store-feeding.ts';
-import { jobRunner, runJobs } from '../../contract/store-jobs.ts';
+import { jobRunner, runJobs } from '../../contract/job-tools.ts';
 import { traceIdOf } from '../../processor/history.ts';
 import { eventually } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
