@@ -50,12 +50,11 @@ export function readinessOf(parts: ReadinessParts) {
     );
   }
   const startProblem = databaseProblem();
-  if (startProblem !== null) reasons.push(inPlainWords(startProblem));
+  if (startProblem !== null) reasons.push(startProblem);
   if (servesIngest(role)) {
     if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
     const problem = log?.problem() ?? null;
-    if (problem !== null && problem !== startProblem)
-      reasons.push(`the log cannot be written: ${inPlainWords(problem)}`);
+    if (problem !== null && problem !== startProblem) reasons.push(`the log cannot be written: ${problem}`);
     const problemOfKeys = startProblem === null ? keysProblem() : null;
     if (problemOfKeys !== null) {
       reasons.push(`keys cannot be read, and none was confirmed within the last ten minutes: ${problemOfKeys}`);
@@ -65,22 +64,6 @@ export function readinessOf(parts: ReadinessParts) {
     if (problem !== null) reasons.push(`the store cannot be reached: ${problem}`);
   }
   return { ready: reasons.length === 0, reasons };
-}
-
-/** Where the words of Kafka's client begin, which are for the server's log: it has them. */
-const CLIENT_WORDS =
-  /Kafka cannot be reached: |Connection (to|closed|timed out)|Request timed out|the broker \S+ does not respond/;
-const BROKER_ADDRESS = /(?:Connection to|the broker) ([^\s]+:\d+)/;
-/** What an error of the client most often means, as the log adds it. */
-const HINT = /\(([^()]+)\)$/;
-
-function inPlainWords(problem: string): string {
-  const start = problem.search(CLIENT_WORDS);
-  if (start < 0) return problem;
-  const [, address] = BROKER_ADDRESS.exec(problem) ?? [];
-  const broker = address === undefined ? 'a broker' : `the broker ${address}`;
-  const [, hint = 'is it running, and is LOG_URL right?'] = HINT.exec(problem) ?? [];
-  return `${problem.slice(0, start)}${broker} cannot be reached: ${hint}`;
 }
 
 /** Connections end with their next response, so that clients that keep them alive move to another server. */
