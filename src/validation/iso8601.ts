@@ -1,7 +1,8 @@
 /**
  * Reads ISO 8601 calendar dates and date-times, in the extended (`2026-11-15T10:20:30.123Z`) and the basic
  * (`20261115T102030.123Z`) form. A day is always named in full (four-digit year, month, day); the time may stop after
- * hours or minutes, and its lowest component may have a fraction. Without an offset the time is UTC.
+ * hours or minutes, and its lowest component may have a fraction. Without an offset the time is UTC. In UTC its year is
+ * from 0000 to 9999, so that it can be shown in the same form.
  *
  * `Date.parse` is not used: it accepts what is not ISO 8601, refuses much that is, and turns 30 February into 2 March.
  * The first nine digits of a fraction count; what is below a millisecond is cut off, never rounded.
@@ -18,6 +19,10 @@ const DAYS_BEFORE_1970 = 719_528;
 
 /** Among the 399 years before it. */
 const LEAP_DAYS_BEFORE_YEAR_0 = 96;
+
+/** An offset can lead beyond these, where UTC has no year of four digits. */
+const EARLIEST = Date.parse('0000-01-01T00:00:00.000Z');
+const LATEST = Date.parse('9999-12-31T23:59:59.999Z');
 
 const COMMA = 0x2c;
 const MINUS = 0x2d;
@@ -42,7 +47,7 @@ export function parseIso8601(text: string): number | undefined {
   if (text.length === dateEnd) return days * DAY_MS;
   if (text.charCodeAt(dateEnd) !== UPPER_T) return undefined;
   const milliseconds = days * DAY_MS + timeOfDay(text, dateEnd + 1, extended);
-  return Number.isNaN(milliseconds) ? undefined : milliseconds;
+  return milliseconds >= EARLIEST && milliseconds <= LATEST ? milliseconds : undefined;
 }
 
 /** As it is written nearly always: `2026-11-15T10:20:30.123Z`. */

@@ -192,5 +192,6 @@ export function oracleIso8601(text: string): number | undefined {
   const counted = (parts.fraction ?? '').slice(0, 9).padEnd(9, '0');
   const local = ((hour * 60 + minute) * 60 + second) * 1000 + Number((BigInt(counted) * unit) / 1_000_000_000n);
   const offset = (number('offsetHour') * 60 + number('offsetMinute')) * 60_000;
-  return date.getTime() + local - (parts.sign === '-' ? -offset : offset);
+  const moment = date.getTime() + local - (parts.sign === '-' ? -offset : offset);
+  return /^\d{4}-/.test(new Date(moment).toISOString()) ? moment : undefined;
 }
