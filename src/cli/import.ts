@@ -245,6 +245,7 @@ class ImportState {
   readonly #server: string;
   progress: ImportProgress;
   firstRejected: BadLine | undefined;
+  #isCut = false;
 
   /** `restart` ignores the progress of an earlier import. */
   constructor(source: ImportSource, server: string, restart: boolean) {
@@ -252,12 +253,9 @@ class ImportState {
     this.#server = server;
     if (restart) this.remove();
     const found = this.#read() ?? NOTHING_IMPORTED;
-    const rejectedFile = rejectedFileOf(source);
-    const size = statSync(rejectedFile, { throwIfNoEntry: false })?.size ?? 0;
+    const size = statSync(rejectedFileOf(source), { throwIfNoEntry: false })?.size ?? 0;
     // The file may have been removed meanwhile; the import continues nevertheless.
     this.progress = { ...found, rejectedBytes: Math.min(found.rejectedBytes, size) };
-    if (this.progress.rejectedBytes === 0) rmSync(rejectedFile, { force: true });
-    else truncateSync(rejectedFile, this.progress.rejectedBytes);
   }
 
   get #file(): string {
@@ -267,6 +265,7 @@ class ImportState {
   /** Records a batch that has its response; the one before it must be recorded already. */
   advance(next: FilePosition, usersAccepted: number, rejected: readonly BadLine[]): void {
     const before = this.progress;
+    this.#cutRejected();
     this.firstRejected ??= rejected[0];
     const text = rejected.map((line) => `${rejectedLine(line)}\n`).join('');
     if (text !== '') writeFileSync(rejectedFileOf(this.#source), text, { flag: 'a', mode: 0o600 });
@@ -280,6 +279,18 @@ class ImportState {
     const state = { ...this.progress, identity: this.#source.identity, server: this.#server };
     writeFileSync(`${this.#file}.new`, `${JSON.stringify(state)}\n`, { mode: 0o600, flush: true });
     renameSync(`${this.#file}.new`, this.#file);
+  }
+
+  /**
+   * Removes what an earlier import left behind the recorded part. Not before something was sent: a person may be fixing
+   * the file, and an import with a wrong key must not remove it.
+   */
+  #cutRejected(): void {
+    if (this.#isCut) return;
+    this.#isCut = true;
+    const rejectedFile = rejectedFileOf(this.#source);
+    if (this.progress.rejectedBytes === 0) rmSync(rejectedFile, { force: true });
+    else truncateSync(rejectedFile, this.progress.rejectedBytes);
   }
 
   /** The next import of the file begins at its first line. */

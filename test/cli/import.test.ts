@@ -226,6 +226,17 @@ suite('sluice import', () => {
     assert.ok(!(words + shell.out() + shell.err()).includes(KEY));
   });
 
+  test('an import that sends nothing leaves the lines that an earlier one rejected', async (context) => {
+    const file = temporaryFile(context, lines(3));
+    writeFileSync(`${file}.rejected.ndjson`, 'fixed by hand\n');
+    const refusing = await startIngestStub(context, () => ({ status: 401, body: { error: 'unauthorized' } }));
+    await refusal(runImport, [file], shellFor(refusing));
+    assert.equal(readFileSync(`${file}.rejected.ndjson`, 'utf8'), 'fixed by hand\n');
+    const stub = await startIngestStub(context);
+    assert.equal((await run(runImport, [file, '--restart'], shellFor(stub))).code, 0);
+    assert.ok(!existsSync(`${file}.rejected.ndjson`));
+  });
+
   test('what a proxy finds too large goes in halves', async (context) => {
     const stub = await startIngestStub(context, ({ body }) => (body.length > 2_000 ? { status: 413 } : undefined));
     const file = temporaryFile(context, `${lines(500)}${JSON.stringify({ n: 'x'.repeat(3_000) })}\n`);
