@@ -15,7 +15,7 @@ import { ERASURE_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFIL
 import { choiceParameter, cursor, limit, textParameter } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, type TimeText, timeText } from '../responses.ts';
-import { count, flag, list, mapOf, nextCursor, object, oneOf, orNull, time, Type, uuid } from '../schema.ts';
+import { count, flag, list, mapOf, nextCursor, object, oneOf, orNull, text, time, Type, uuid } from '../schema.ts';
 import { identifiersOf, profileJson } from '../stored-json.ts';
 import { type Call, tenantRoute } from '../route-kinds.ts';
 import { newestPlan } from './catalogue.ts';
@@ -84,7 +84,7 @@ const PersonalData = object('PersonalData', 'What the tracking plan marks as per
 const Erased = object('Erased', 'The profile is gone.', {
   trace_id: uuid('The id of this erasure, as in the audit log.'),
   personal: Type.Optional(PersonalData),
-  warning: Type.Optional(Type.String({ description: 'Present if requests from before the erasure are still waiting.' })),
+  warning: Type.Optional(text('Present if requests from before the erasure are still waiting.')),
 });
 
 /** Requests wait less than this, even under load; clients wait longer for a response. */

@@ -15,6 +15,7 @@
  * `forget` before it continues.
  */
 
+import { totalmem } from 'node:os';
 import type { DatabaseSync } from 'node:sqlite';
 import type { ColumnBlock, Rows } from '../../../columnar/column-block.ts';
 import { sortedOrder } from '../../../columnar/sorted-order.ts';
@@ -34,11 +35,19 @@ const SIZES = {
   blockBytes: 7_000,
   /** The minimum amount to merge with each written run. */
   mergedBytesMin: 64 * 1024,
-  /** Limit for the filters of a tree in memory. A run beyond it is searched on disk. */
-  filterBytesMax: 64 * 1024 * 1024,
+  /**
+   * Limit for the filters of a tree in memory. A run beyond it is searched on disk, which takes ten times as long as all
+   * the rest of a lookup.
+   */
+  filterBytesMax: Math.max(64 * 1024 * 1024, availableMemory() / 16),
 };
 
 export type RunsSizes = Partial<typeof SIZES>;
+
+/** Of the machine, or of the container if it has a limit. */
+function availableMemory(): number {
+  return Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY);
+}
 
 /** Limit for the input blocks that one step of a merge holds in memory; one larger entry may exceed it. */
 const MERGED_AT_ONCE_BYTES = 4 * 1024 * 1024;
@@ -172,7 +181,7 @@ export class SortedRuns extends StoredRuns {
       const bytes = (size.get(run.no)?.['bytes'] as number | null) ?? 0;
       if (this.#filterBytes + bytes > this.#sizes.filterBytesMax) continue;
       this.#filterBytes += bytes;
-      run.filters = select.all(run.no).map(({ first, filter }) => ({
+      run.filters = Array.from(select.iterate(run.no), ({ first, filter }) => ({
         first: first as number,
         filter: new BloomFilter(filter as Uint8Array),
       }));
