@@ -588,10 +588,10 @@ export interface LedgerReader {
   /** The ledger without what is still in the log (`pending` is 0), and the positions up to which it covers the log. */
   ledger(tenantId: TenantId | null, hours: TimeRange): Promise<StoredLedger>;
   /**
-   * Waits until what the log holds at the call is processed, for at most `msMax`; false if that is not long enough. A store
+   * Waits until what was received up to then is processed, for at most `msMax`; false if that is not long enough. A store
    * does not see the log: true there.
    */
-  waitForPending(msMax: number): Promise<boolean>;
+  waitUntilProcessed(receivedAt: number, msMax: number): Promise<boolean>;
   /** Counts the stored rows, to compare them with the ledger. Slow: for `sluice doctor`. */
   recount(): Promise<{ readonly eventsInLedger: number; readonly eventsInTables: number }>;
 }

@@ -44,8 +44,10 @@ const DEAD_LETTERS_MAX = 1_000;
 const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
 const ERASED_WARNING =
   'could not be processed, and is not stored: this person was erased after the request was received';
-/** How often a caller that waits for pending requests looks again. */
+/** How often a caller that waits for the processor looks again. */
 const POLL_MS = 50;
+/** Servers whose clocks differ write into one partition, so the times of its next records may not ascend. */
+const HEADERS_IN_DISORDER = 100;
 const HEADERS_PER_READ = 5_000;
 /** Records read per partition. Reading a longer backlog at every call would keep the processor from working it off. */
 const WAITING_RECORDS_MAX = 20_000;
@@ -104,7 +106,14 @@ export function withPendingRecords(store: Store, log: LogReader): Store {
         return { ...(await ask()), missingRecords: 1 };
       }
     },
-    waitForPending: (msMax) => waitForPending(store, pendingCounts, msMax),
+    waitUntilProcessed: async (receivedAt, msMax) => {
+      const giveUpAt = performance.now() + msMax;
+      while (await isWaiting(store, log, receivedAt)) {
+        if (performance.now() >= giveUpAt) return false;
+        await sleep(POLL_MS);
+      }
+      return true;
+    },
     predict: async (tenantId, records, appliedAt) => {
       // Counted first: a request that is processed meanwhile may be counted twice, but is never missed.
       const pendingRequests = await countPendingRequests(store, log, tenantId);
@@ -157,17 +166,14 @@ async function readWithPending<Result extends Pick<Receipts, 'positions'>>(
   }
 }
 
-async function waitForPending(store: LedgerReader, pendingCounts: PendingCounts, msMax: number): Promise<boolean> {
-  const giveUpAt = performance.now() + msMax;
-  let { positions } = await store.ledger(null, NO_HOURS);
-  const { ends } = await pendingCounts.countFrom(positions);
-  const isBehind = (): boolean => ends.entries().some(([partition, end]) => (positions.get(partition) ?? 0) < end);
-  while (isBehind()) {
-    if (performance.now() >= giveUpAt) return false;
-    await sleep(POLL_MS);
-    ({ positions } = await store.ledger(null, NO_HOURS));
+/** Whether something that was received up to then waits. */
+async function isWaiting(store: LedgerReader, log: LogReader, receivedAt: number): Promise<boolean> {
+  const { positions } = await store.ledger(null, NO_HOURS);
+  for (const partition of await log.partitions()) {
+    const { headers } = await log.headers(partition, positions.get(partition) ?? 0, HEADERS_IN_DISORDER);
+    if (headers.some((header) => header.receivedAt <= receivedAt)) return true;
   }
-  return true;
+  return false;
 }
 
 /** Retention may remove records that were processed since the store was asked; that is not a loss. */

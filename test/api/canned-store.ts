@@ -441,7 +441,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
     job: responses('job', forProfile(JOB), undefined),
     jobs: responses('jobs', page([JOB]), nothing),
     setJobStatus: responses('setJobStatus', (id) => forProfile(JOB)(id), undefined),
-    waitForPending: () => Promise.resolve(true),
+    waitUntilProcessed: () => Promise.resolve(true),
     recount: () => Promise.resolve({ eventsInLedger: 0, eventsInTables: 0 }),
     close: () => Promise.resolve(),
   };

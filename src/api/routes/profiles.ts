@@ -247,7 +247,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
       const personal = personalDataIn(await newestPlan(parts.keyStore.plans, tenantId).catch(noneIfUnusable));
       // What is still waiting may link more identifiers to this person, with data that has to go as well. A log that cannot
       // be read now is no reason not to erase.
-      const isCaughtUp = await store.waitForPending(ERASE_WAIT_MS).catch(() => false);
+      const isCaughtUp = await store.waitUntilProcessed(now, ERASE_WAIT_MS).catch(() => false);
       const isKnown = await store.erase(tenantId, id, { traceId, at: now, by });
       if (!isKnown) return undefined;
       return { trace_id: traceId, personal: personal ?? undefined, warning: isCaughtUp ? undefined : BEHIND_WARNING };

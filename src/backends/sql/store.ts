@@ -73,7 +73,7 @@ export function sharedStore({ logName, read, ofTenant, change }: StoreEngine): S
     tenants: () => read(listTenants),
     receipts: (id, range) => read((tables) => readReceipts(tables, logName(), id, range)),
     ledger: (id, hours) => read((tables) => readLedger(tables, logName(), id, hours)),
-    waitForPending: async () => true,
+    waitUntilProcessed: async () => true,
 
     catalogue: (id) => ofTenant(id, NO_CATALOGUE, readCatalogue),
     cataloguedEvent: (id, name) =>
