@@ -160,16 +160,16 @@ export class StoredRuns {
     if (found.length > 0) yield combineEntries(this.shape, found) as Entry;
   }
 
-  /** Removes keys from all runs. Within a transaction of the caller. */
-  remove(keys: readonly Key[], group: number | null = null): void {
+  /** Removes keys from all runs: their entries that `isRemoved` names. Within a transaction of the caller. */
+  remove(keys: readonly Key[], group: number | null = null, isRemoved: (entry: Entry) => boolean = () => true): void {
     const inOrder = keys.toSorted(compareKeys);
     for (const { no } of this.listRuns(group)) {
-      for (let next = 0; next < inOrder.length; ) next = this.#removeFromBlock(no, inOrder, next);
+      for (let next = 0; next < inOrder.length; ) next = this.#removeFromBlock(no, inOrder, next, isRemoved);
     }
   }
 
   /** Removes the keys that are in the block of the first of them, `keys[from]`; returns the index of the next key. */
-  #removeFromBlock(run: number, keys: readonly Key[], from: number): number {
+  #removeFromBlock(run: number, keys: readonly Key[], from: number, isRemoved: (entry: Entry) => boolean): number {
     const row = this.#blockOf(run, keys[from] as Key);
     if (row === undefined) return from + 1;
     const block = this.decoded(row);
@@ -180,7 +180,7 @@ export class StoredRuns {
       const key = keys[next] as Key;
       const at = block.firstFrom(key);
       if (at === block.count) break;
-      if (at < kept || block.compare(at, key) !== 0) continue;
+      if (at < kept || block.compare(at, key) !== 0 || !isRemoved(this.entryAt(block, at))) continue;
       this.append(rest, block, kept, at);
       kept = at + 1;
     }

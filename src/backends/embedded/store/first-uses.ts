@@ -148,15 +148,25 @@ export function keyUseOf({ values, bytes }: Entry): KeyUse {
   return { receivedAt: values[0] as number, traceId: uuidText(bytes.subarray(0, TRACE_BYTES)), bodyHash };
 }
 
+export interface UsedEventId {
+  readonly id: string;
+  readonly usedAt: readonly number[];
+}
+
 /**
- * Removes the use of an event id if it is of one of these times (rule 17: data after an erase starts from scratch, so it
- * is not a duplicate of removed events). A later use by another request stays.
+ * Removes uses of event ids at these times (rule 17: data after an erase starts from scratch, so it is not a duplicate of
+ * removed events). Uses by other requests stay.
  */
-export function forgetEventId(store: StoreConnection, tenant: number, id: string, usedAt: readonly number[]): void {
-  const key = runKeyOf(store.hashOf(tenant, HASHED.eventId, id));
-  const runs = store.runs(EVENT_IDS);
-  const used = runs.get(key)?.values[0];
-  if (used !== undefined && usedAt.includes(used)) runs.remove([key]);
+export function forgetEventIds(store: StoreConnection, tenant: number, eventIds: readonly UsedEventId[]): void {
+  const timesOf = new Map<string, number[]>();
+  const keys = eventIds.map(({ id, usedAt }) => {
+    const key = runKeyOf(store.hashOf(tenant, HASHED.eventId, id));
+    timesOf.getOrInsertComputed(key.join(), () => []).push(...usedAt);
+    return key;
+  });
+  store.runs(EVENT_IDS).remove(keys, null, ({ key, values: [usedAt] }) => {
+    return timesOf.get(key.join())?.includes(usedAt as number) ?? false;
+  });
 }
 
 function runKeyOf({ hash, rest }: KeyHash): Key {

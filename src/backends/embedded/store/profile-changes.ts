@@ -3,13 +3,14 @@
  * drops them from its caches before its next transaction. An erase removes what `backends/sql/profile-changes.ts` does,
  * properties, events, and the first uses of their `$event_id`s.
  *
- * An erase is one transaction, except for a person with very many events: these are removed in pieces first, so that the
- * processor does not wait. After a crash in between, the profile exists with fewer events and can be erased again. Freed
- * bytes are overwritten (`secure_delete`). Limits: where SQLite moved rows between pages earlier, copies may stay in the
+ * An erase is one transaction, except for a person with many events: these are removed in pieces first, with pauses for the
+ * processor and for the other reads of this thread. After a crash in between, the profile exists with fewer events and can
+ * be erased again. Freed bytes are overwritten (`secure_delete`). Limits: where SQLite moved rows between pages earlier, copies may stay in the
  * unused part of a page until it is reused or the file is vacuumed; the event log keeps requests for its own retention;
  * the `$event_id` of an event that had already expired is remembered to the end of its window.
  */
 
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { type SqlBool, sql } from 'kysely';
 import type { NodeNumber } from '../../../model.ts';
 import type { AuditContext, UnmergeResult } from '../../../store.ts';
@@ -35,7 +36,7 @@ import {
   type RemovableEvent,
   removeEvents,
 } from './stored-events.ts';
-import { forgetEventId } from './first-uses.ts';
+import { forgetEventIds, type UsedEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
 import { type EventTable, idBytes, inWriteTransaction, type StoreConnection } from './connection.ts';
 import { MATCH_KEYS, runKeyOf } from './match-keys.ts';
@@ -68,7 +69,11 @@ export function unmerge(
   return plan.result;
 }
 
-const EVENTS_PER_TRANSACTION_MAX = 20_000;
+/** How long a piece of an erase takes: the processor and other reads wait for it. */
+const PIECE_MS = 100;
+/** Between two pieces. SQLite's busy handler, by which the processor waits for the lock, looks every 100 ms at least. */
+const PAUSE_MS = 120;
+const EVENTS_AT_ONCE = 500;
 export const VACUUM_PAGES = 512;
 const CHECKPOINT_TRIES_MAX = 5;
 /** Longer than the pauses of a processor that keeps up. */
@@ -97,16 +102,16 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
       isFound = store.steps((tables) => auditPart(tables, erasure, events));
       return true;
     }
-    const removed = eraseEvents(store, profile);
+    const { removed, isDone } = eraseEvents(store, tenant, profile);
     events += removed.length;
-    if (removed.length >= EVENTS_PER_TRANSACTION_MAX) {
+    if (!isDone) {
       subtractEvents(store, removed);
       return false;
     }
     eraseProfile(store, erasure, profile, matching, events);
     return true;
   };
-  while (!(await inWriteTransaction(store, removePiece)));
+  while (!(await inWriteTransaction(store, removePiece))) await sleep(PAUSE_MS);
   await cleanUp(store);
   return isFound;
 }
@@ -120,6 +125,8 @@ async function cleanUp(store: StoreConnection): Promise<void> {
   try {
     for (let pages = freePages(store); pages > 0; pages -= VACUUM_PAGES) {
       await inWriteTransaction(store, () => store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`), pause);
+      // Reads of this thread go first.
+      await setImmediate();
     }
     for (let tries = 0; tries < CHECKPOINT_TRIES_MAX; tries += 1) {
       // The lock was free a moment ago and still is: the processor's pause is longer than this.
@@ -136,24 +143,25 @@ export function freePages(store: StoreConnection): number {
   return store.get<{ freelist_count: number }>('PRAGMA freelist_count')?.freelist_count ?? 0;
 }
 
-function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): RemovableEvent[] {
+/** Removes events for about `PIECE_MS`. */
+function eraseEvents(
+  store: StoreConnection,
+  tenant: number,
+  { nodes }: ProfileNodes,
+): { readonly removed: readonly RemovableEvent[]; readonly isDone: boolean } {
+  const startedAt = performance.now();
   const removed: RemovableEvent[] = [];
   for (const table of store.tables()) {
     for (const { node } of nodes) {
       for (;;) {
-        const keys = entriesOf(
-          store,
-          table,
-          { ...ALL_ENTRIES, owner: node },
-          EVENTS_PER_TRANSACTION_MAX - removed.length,
-        );
+        const keys = entriesOf(store, table, { ...ALL_ENTRIES, owner: node }, EVENTS_AT_ONCE);
         if (keys.length === 0) break;
-        removed.push(...eraseKeys(store, table, node, keys));
-        if (removed.length >= EVENTS_PER_TRANSACTION_MAX) return removed;
+        removed.push(...eraseKeys(store, tenant, table, node, keys));
+        if (performance.now() - startedAt > PIECE_MS) return { removed, isDone: false };
       }
     }
   }
-  return removed;
+  return { removed, isDone: true };
 }
 
 const ALL_ENTRIES = {
@@ -165,6 +173,7 @@ const ALL_ENTRIES = {
 /** Returns the removed events of a node; some in the index may have expired. */
 function eraseKeys(
   store: StoreConnection,
+  tenant: number,
   table: EventTable,
   node: NodeNumber,
   keys: readonly EventKey[],
@@ -175,7 +184,11 @@ function eraseKeys(
     const event = reader.get(table.no, no);
     if (event !== undefined) users.getOrInsertComputed(event.record, () => new Set<number>()).add(event.userIndex);
   }
-  const events = [...users].flatMap(([record, ofRecord]) => eventsToErase(store, table.no, record, node, ofRecord));
+  const eventIds: UsedEventId[] = [];
+  const events = [...users].flatMap(([record, ofRecord]) =>
+    eventsToErase(store, table.no, record, node, ofRecord, eventIds),
+  );
+  forgetEventIds(store, tenant, eventIds);
   removeEvents(store, table, events, 'erased');
   // Events that had expired still have index entries.
   const entries = keys.map(({ timestamp, no }) => [node, timestamp, no]);
@@ -185,7 +198,7 @@ function eraseKeys(
 
 /**
  * The events of a node that some users of a record have. All of them, also if a piece ends within a user, since a user
- * counts once in the ledger.
+ * counts once in the ledger. Adds their ids to `eventIds`.
  */
 function eventsToErase(
   store: StoreConnection,
@@ -193,6 +206,7 @@ function eventsToErase(
   recordNo: number,
   node: NodeNumber,
   users: ReadonlySet<number>,
+  eventIds: UsedEventId[],
 ): RemovableEvent[] {
   const record = store.get<{ received_at: number; processed_at: number; first_event: number; events: number }>(
     `SELECT received_at, processed_at, first_event, events FROM records_${table} WHERE no = ?`,
@@ -205,7 +219,7 @@ function eventsToErase(
     if (event.node !== node || !users.has(event.userIndex)) continue;
     const eventId = eventIdOf(event.properties);
     // What a job applied has used its ids when it was processed.
-    if (eventId !== undefined) forgetEventId(store, event.tenant, eventId, [received_at, processed_at]);
+    if (eventId !== undefined) eventIds.push({ id: eventId, usedAt: [received_at, processed_at] });
     found.push(removable(event, received_at));
   }
   return found;
