@@ -36,8 +36,8 @@ const SIZES = {
   /** The minimum amount to merge with each written run. */
   mergedBytesMin: 64 * 1024,
   /**
-   * Limit for the filters of a tree in memory. A run beyond it is searched on disk, which takes ten times as long as all
-   * the rest of a lookup.
+   * Limit for the filters of a tree in memory. A run beyond it is searched on disk: with 100 million ids and a limit of
+   * 64 MB, finding out that an id is new takes eight times as long.
    */
   filterBytesMax: Math.max(64 * 1024 * 1024, availableMemory() / 16),
 };
