@@ -5,14 +5,14 @@
  */
 
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import type { TenantId } from '../../../model.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import type { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
 import { uuidOf } from '../../../views/uuid.ts';
 import { queriesFor } from '../../sql/database.ts';
-import { runStepsSync, type StepsOf, type Tables } from '../../sql/steps.ts';
+import { runStepsAsync, runStepsSync, type StepsOf, type Tables } from '../../sql/steps.ts';
 import { BUSY_TIMEOUT_MS, isBusy, transaction } from '../database.ts';
 import type { RunsShape } from '../sorted-runs/entries.ts';
 import { StoredRuns } from '../sorted-runs/stored-runs.ts';
@@ -102,6 +102,14 @@ export class StoreConnection {
     return runStepsSync(stepsOf(TABLES, NO_LOCKS), ({ sql, parameters }) =>
       runStatement(this.#prepare(sql), parameters as SQLInputValue[]),
     );
+  }
+
+  /** Runs many statements outside of a transaction; other calls of this thread run between them. */
+  stepsInTurns<T>(stepsOf: StepsOf<T>): Promise<T> {
+    return runStepsAsync(stepsOf(TABLES, NO_LOCKS), async ({ sql, parameters }) => {
+      await setImmediate();
+      return runStatement(this.#prepare(sql), parameters as SQLInputValue[]);
+    });
   }
 
   /** `work` sees one snapshot. */

@@ -92,7 +92,7 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   if (known === undefined) return false;
   // Searched before the transaction, since there may be many; rows added meanwhile are searched within it.
   const keys = erasedKeys(identifiersOf(store, known.nodes));
-  const matching = store.steps((tables) => findRejections(tables, erasure, keys, HORIZON));
+  const matching = await store.stepsInTurns((tables) => findRejections(tables, erasure, keys, HORIZON));
   let events = 0;
   let isFound = true;
   /** True for the last one. */
