@@ -44,10 +44,9 @@ const DEAD_LETTERS_MAX = 1_000;
 const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
 const ERASED_WARNING =
   'could not be processed, and is not stored: this person was erased after the request was received';
-/** How often a caller that waits for the processor looks again. */
-const POLL_MS = 50;
-/** Servers whose clocks differ write into one partition, so the times of its next records may not ascend. */
-const HEADERS_IN_DISORDER = 100;
+/** A caller that waits for the processor looks again after a pause that doubles, between these two. */
+const PAUSE_MS_MIN = 10;
+const PAUSE_MS_MAX = 500;
 const HEADERS_PER_READ = 5_000;
 /** Records read per partition. Reading a longer backlog at every call would keep the processor from working it off. */
 const WAITING_RECORDS_MAX = 20_000;
@@ -108,9 +107,13 @@ export function withPendingRecords(store: Store, log: LogReader): Store {
     },
     waitUntilProcessed: async (receivedAt, msMax) => {
       const giveUpAt = performance.now() + msMax;
-      while (await isWaiting(store, log, receivedAt)) {
+      for (
+        let pauseMs = PAUSE_MS_MIN;
+        await isWaiting(store, log, receivedAt);
+        pauseMs = Math.min(2 * pauseMs, PAUSE_MS_MAX)
+      ) {
         if (performance.now() >= giveUpAt) return false;
-        await sleep(POLL_MS);
+        await sleep(pauseMs);
       }
       return true;
     },
@@ -166,11 +169,11 @@ async function readWithPending<Result extends Pick<Receipts, 'positions'>>(
   }
 }
 
-/** Whether something that was received up to then waits. */
+/** Whether something that was received up to then waits. Times of receipt ascend in a partition, unless clocks differ. */
 async function isWaiting(store: LedgerReader, log: LogReader, receivedAt: number): Promise<boolean> {
   const { positions } = await store.ledger(null, NO_HOURS);
   for (const partition of await log.partitions()) {
-    const { headers } = await log.headers(partition, positions.get(partition) ?? 0, HEADERS_IN_DISORDER);
+    const { headers } = await log.headers(partition, positions.get(partition) ?? 0, 1);
     if (headers.some((header) => header.receivedAt <= receivedAt)) return true;
   }
   return false;
