@@ -30,22 +30,22 @@ suite('Erasing a person with very many events', () => {
     );
     assert.equal(count, REQUESTS * EVENTS_PER_REQUEST);
 
-    let isErased = false;
+    const erase = { isDone: false };
     const erasing = fetch(`${baseUrl}/profiles/${id}`, { method: 'DELETE', headers }).finally(() => {
-      isErased = true;
+      erase.isDone = true;
     });
     let readMeanwhile = 0;
     let processedMeanwhile = 0;
-    while (!isErased) {
+    while (!erase.isDone) {
       const { trace_id: traceId } = JSON.parse((await post(server, key, { users: [user('late')] })).text) as {
         trace_id: string;
       };
       await eventually('it is processed', async () => {
         const { status } = await read<{ status: string }>(server, key, `/traces/${traceId}`);
-        if (!isErased) readMeanwhile += 1;
+        if (!erase.isDone) readMeanwhile += 1;
         return status === 'processed';
       });
-      if (!isErased) processedMeanwhile += 1;
+      if (!erase.isDone) processedMeanwhile += 1;
     }
     assert.equal((await erasing).status, 202);
     assert.ok(readMeanwhile > 1 && processedMeanwhile > 1, `${readMeanwhile} reads, ${processedMeanwhile} processed`);
