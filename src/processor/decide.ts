@@ -36,7 +36,14 @@ import {
   type UserNote,
   type UserToStore,
 } from '../store-writer.ts';
-import { isAnythingAccepted, isOfBody, olderUseName, rememberedBody } from '../views/key-use.ts';
+import {
+  hasSeveralUsers,
+  isAnythingAccepted,
+  isOfBody,
+  keyOfRequest,
+  olderUseName,
+  rememberedBody,
+} from '../views/key-use.ts';
 import { rejectionId } from '../views/kept-rejections.ts';
 import { ERASED_USER } from '../views/trace.ts';
 import type { WarningPlan } from './plan-warnings.ts';
@@ -54,7 +61,11 @@ export function lookupRequestOf(tenantId: string, records: readonly PreparedReco
   for (const { header, users: prepared } of records) {
     if (header.receivedAt < receivedAtMin) receivedAtMin = header.receivedAt;
     const { idempotencyKey: key, bodyHash } = header;
-    if (key !== null && bodyHash !== null) idempotencyKeys.push({ key, bodyHash });
+    if (key !== null && bodyHash !== null) {
+      idempotencyKeys.push({ key, bodyHash });
+      const requestKey = keyOfRequest(key);
+      if (requestKey !== key) idempotencyKeys.push({ key: requestKey, bodyHash });
+    }
     for (const { events } of prepared) for (const { eventId } of events) if (eventId !== null) eventIds.push(eventId);
   }
   return { tenantId, users, idempotencyKeys, eventIds, receivedAtMin };
@@ -168,19 +179,23 @@ class EarlierUses {
   }
 
   /** What the key was used for within the window; unless the request is a duplicate, its own use is remembered. */
-  earlierUse({ idempotencyKey: key, bodyHash, traceId, receivedAt, usersAccepted }: RecordHeader): EarlierUse {
+  earlierUse(header: RecordHeader): EarlierUse {
+    const { idempotencyKey: key, bodyHash, traceId, receivedAt, usersAccepted, usersRejected } = header;
     if (key === null || bodyHash === null) return NOT_USED;
     const isRecent = (use: KeyUse | undefined): use is KeyUse =>
       use !== undefined && Math.abs(receivedAt - use.receivedAt) < IDEMPOTENCY_WINDOW_MS;
-    const newest = this.#newest.get(key) ?? this.#result.newestUseOfKey(key);
-    const sameBody = newest === undefined || isOfBody(newest, bodyHash) ? newest : this.#olderUse(key, bodyHash);
+    const newest = this.#newestUse(key);
+    const sameBody = this.#useOfBody(key, bodyHash);
     if (isRecent(sameBody)) {
       // A request that was cut into several records is not its own duplicate.
       return sameBody.traceId === traceId ? NOT_USED : { duplicateOf: sameBody.traceId, keyUsedBy: null };
     }
+    const requestKey = keyOfRequest(key);
+    const whole = requestKey === key ? undefined : this.#useOfBody(requestKey, bodyHash);
+    if (isRecent(whole) && hasSeveralUsers(whole)) return { duplicateOf: whole.traceId, keyUsedBy: null };
     // Where no user was valid, nothing was stored, and the client sends the fixed request with the same key.
     const isUsedUp = isRecent(newest) && isAnythingAccepted(newest);
-    const remembered = rememberedBody(bodyHash, usersAccepted > 0 || isUsedUp);
+    const remembered = rememberedBody(bodyHash, usersAccepted > 0 || isUsedUp, usersAccepted + usersRejected > 1);
     const use = { key, traceId, receivedAt, bodyHash: remembered };
     this.#newest.set(key, use);
     this.newestKeyUses.push(use);
@@ -205,7 +220,13 @@ class EarlierUses {
     return true;
   }
 
-  #olderUse(key: string, bodyHash: string): KeyUse | undefined {
+  #newestUse(key: string): KeyUse | undefined {
+    return this.#newest.get(key) ?? this.#result.newestUseOfKey(key);
+  }
+
+  #useOfBody(key: string, bodyHash: string): KeyUse | undefined {
+    const newest = this.#newestUse(key);
+    if (newest === undefined || isOfBody(newest, bodyHash)) return newest;
     return this.#older.get(olderUseName(key, bodyHash)) ?? this.#result.olderUseOfKey(key, bodyHash);
   }
 

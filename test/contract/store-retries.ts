@@ -31,10 +31,15 @@ const NOT_KEPT = /^not kept as a rejection: this is a retry, and trace /;
 const LARGE_USERS = 110;
 const LARGE = 'x'.repeat(16_000);
 
-/** The log keeps requests whole, or, like Kafka's, has a record of each user. */
-const LOGS: readonly [name: string, recordsIn: (entry: LogEntry) => LogRecord[]][] = [
-  ['whole requests', (entry) => [{ ...entry, partition: 0, position: 0, firstUserIndex: 0 }]],
-  ['a record per user', recordsOf],
+type RecordsIn = (entry: LogEntry) => LogRecord[];
+const whole: RecordsIn = (entry) => [{ ...entry, partition: 0, position: 0, firstUserIndex: 0 }];
+
+/** The log keeps requests whole, or, like Kafka's, has a record of each user. A retry may be in another log. */
+const LOGS: readonly [name: string, first: RecordsIn, later: RecordsIn][] = [
+  ['whole requests', whole, whole],
+  ['a record per user', recordsOf, recordsOf],
+  ['whole requests, then a record per user', whole, recordsOf],
+  ['a record per user, then whole requests', recordsOf, whole],
 ];
 
 /** A request as the edge judged it: these users are rejected, and the others have one event each. */
@@ -74,10 +79,12 @@ export function storeRetriesContract(open: OpenStore): void {
     const resubmit = ({ traceId }: LogEntry, userIndex: number, user: object, at = START + HOUR_MS) =>
       under.store.resubmitUser(TENANT, { traceId, userIndex, user: JSON.stringify(user), steps: [] }, audit(at));
 
-    for (const [name, recordsIn] of LOGS) {
+    for (const [name, recordsOfFirst, recordsOfRetry] of LOGS) {
+      const recordsIn = (entry: LogEntry, index: number): LogRecord[] =>
+        (index === 0 ? recordsOfFirst : recordsOfRetry)(entry);
       const inOneBatch = (...entries: LogEntry[]) => feed(under, entries.flatMap(recordsIn));
       const oneByOne = async (...entries: LogEntry[]): Promise<void> => {
-        for (const entry of entries) await inOneBatch(entry);
+        for (const [index, entry] of entries.entries()) await feed(under, recordsIn(entry, index));
       };
 
       for (const [batches, process] of [
@@ -153,11 +160,11 @@ export function storeRetriesContract(open: OpenStore): void {
         const [ada, ben] = [someone(), someone()];
         const judge = (rejected: number[]) => judged([ada.user, ben.user], rejected, ada.id);
         const first = judge([1]);
-        await oneByOne(first);
+        await feed(under, recordsOfFirst(first));
         await resubmit(first, 1, ben.user);
-        await oneByOne(judge([]));
+        await feed(under, recordsOfRetry(judge([])));
         await runJobs(under);
-        await oneByOne(judge([]));
+        await feed(under, recordsOfRetry(judge([])));
         assert.deepEqual(await countsOf(ada, ben), [1, 1]);
         assert.equal((await rejectionsOf(first))[0]?.acceptedBy, null);
       });
@@ -166,8 +173,8 @@ export function storeRetriesContract(open: OpenStore): void {
         const [ada, ben] = [someone(), someone()];
         const judge = (rejected: number[]) => judged([ada.user, ben.user], rejected, ada.id);
         const [first, retry] = [judge([1]), judge([])];
-        await oneByOne(first);
-        const { users } = await under.store.predict(TENANT, recordsIn(retry));
+        await feed(under, recordsOfFirst(first));
+        const { users } = await under.store.predict(TENANT, recordsOfRetry(retry));
         assert.deepEqual(
           users.map(({ events, isNew, duplicateOf }) => [events, isNew, duplicateOf]),
           [
@@ -175,12 +182,12 @@ export function storeRetriesContract(open: OpenStore): void {
             [1, true, null],
           ],
         );
-        await oneByOne(retry);
+        await feed(under, recordsOfRetry(retry));
         assert.deepEqual(
           users.map(({ warnings }) => warnings),
           (await usersOf(retry)).map(({ warnings }) => warnings),
         );
-        const again = await under.store.predict(TENANT, recordsIn(judge([])));
+        const again = await under.store.predict(TENANT, recordsOfRetry(judge([])));
         assert.deepEqual(
           again.users.map(({ events, duplicateOf }) => [events, duplicateOf]),
           [

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, suite, test } from 'node:test';
 import { LIMITS } from '../../src/model.ts';
 import { BadCursorError, type TracedUser, type TraceSummary } from '../../src/store.ts';
 import { StoreConflictError } from '../../src/store-writer.ts';
+import { keyOfUser } from '../../src/views/key-use.ts';
 import {
   allPages,
   DAY_MS,
@@ -254,7 +255,7 @@ export function storeTracesContract(open: OpenStore): void {
       const cut = (users: readonly object[], bodyHash: string): ReturnType<typeof request>[] => {
         const { traceId } = request(users);
         return users.map((user, index) => ({
-          ...request([user], { traceId, firstUserIndex: index, idempotencyKey: `once${index === 0 ? '' : index}` }),
+          ...request([user], { traceId, firstUserIndex: index, idempotencyKey: keyOfUser('once', index) }),
           bodyHash,
         }));
       };

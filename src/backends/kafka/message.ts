@@ -22,6 +22,7 @@ import {
   KEY_KINDS,
   type KeyKind,
 } from '../../model.ts';
+import { keyOfUser } from '../../views/key-use.ts';
 import { timeOfUuid7 } from '../../views/uuid.ts';
 
 export interface Message {
@@ -173,7 +174,7 @@ function headerFrom(line: MessageHeader, { partition, position }: MessageLocatio
     keyId: line.key_id,
     keyKind: line.key_kind,
     // Per user: after a request that was appended only in part, a retry adds the missing users.
-    idempotencyKey: key === null || userIndex === 0 ? key : `${key}${SEPARATOR}${userIndex}`,
+    idempotencyKey: key === null ? null : keyOfUser(key, userIndex),
     ...(bodyHash === undefined ? {} : { bodyHash }),
     ...(format === undefined ? {} : { format }),
     userCount: 1,
