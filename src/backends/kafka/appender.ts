@@ -2,7 +2,8 @@
  * The write side of the log: splits requests into users, produces them, and knows whether Kafka accepts data. After an
  * append has timed out, appends are rejected immediately until a check finds the cluster healthy: every partition has a
  * leader and enough in-sync replicas, all of them reachable. A lost connection triggers the same check, so that a
- * problem is known before a request has to wait for it. A healthy cluster causes no background work.
+ * problem is known before a request has to wait for it. So does a timer: an edge without requests would not notice that
+ * the topic was deleted, and stay ready.
  *
  * No error is fatal: Kafka keeps what it has acknowledged.
  */
@@ -17,6 +18,7 @@ import { messagesOf } from './message.ts';
 import { APPEND_MS_MAX, Producer } from './producer.ts';
 
 const CHECK_INTERVAL_MS = 500;
+const HEALTHY_CHECK_INTERVAL_MS = 10_000;
 
 interface AppenderSetup {
   readonly cluster: Cluster;
@@ -35,6 +37,7 @@ export function partitionOfKey(key: Buffer, partitions: number): number {
 export class KafkaLogAppender implements LogAppender {
   readonly #setup: AppenderSetup;
   readonly #producer: Producer;
+  readonly #checks: NodeJS.Timeout;
   #problem: string | null = null;
   /** By `performance.now`. */
   #unhealthySince: number | null = null;
@@ -53,6 +56,7 @@ export class KafkaLogAppender implements LogAppender {
       onProduced: (seconds) => setup.metrics?.observe(METRIC.log_commit_duration, seconds),
     });
     setup.cluster.onDisconnect(() => void this.#checkCluster());
+    this.#checks = setInterval(() => void this.#checkCluster(), HEALTHY_CHECK_INTERVAL_MS).unref();
     // Or an edge that starts during an outage is ready until a request finds out.
     void this.#checkCluster();
   }
@@ -82,6 +86,7 @@ export class KafkaLogAppender implements LogAppender {
   }
 
   async #close(): Promise<void> {
+    clearInterval(this.#checks);
     await this.#producer.flush();
     this.#producer.stop();
     await this.#setup.cluster.close();

@@ -48,7 +48,10 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
   const metadata = await untilReady(cluster, options, async () => {
     const seen = await cluster.refresh();
     if (seen.topicId === null && options.createsTopic === false) {
-      throw new NoTopicError(`There is no topic ${cluster.topic} yet: no server has run on it. Check LOG_URL.`);
+      throw new NoTopicError(
+        `There is no topic ${cluster.topic}. Before the first start of a server that is right; later LOG_URL is wrong or ` +
+          'the topic was deleted, and the next start of a server says what to do.',
+      );
     }
     if (seen.topicId === null) await createTopic(cluster, seen);
     return isComplete(seen) ? seen : undefined;

@@ -97,10 +97,14 @@ export async function assertInstallation(connection: Queryable, check: Installat
   const found = await findInstallation(connection);
   check.onChecked(found === expected);
   if (found === expected) return;
+  const what =
+    found === undefined
+      ? `to one without the tables of Sluice, or where its user has no USAGE right on the schema ${SCHEMA}`
+      : `to that of the installation ${found}`;
   throw new StoreUnavailableError(
-    `STORE_URL now points to a different database than at startup: ${found === undefined ? 'to one without the tables of Sluice' : `to that of the installation ${found}`}, ` +
-      `and this server belongs to the installation ${expected}. Nothing is read from it or written to it. Make STORE_URL ` +
-      'lead to the right database again: the server then continues by itself',
+    `STORE_URL now points to a different database than at startup: ${what}, and this server belongs to the installation ` +
+      `${expected}. Nothing is read from it or written to it. Make STORE_URL lead to the right database again: the server ` +
+      'then continues by itself',
   );
 }
 

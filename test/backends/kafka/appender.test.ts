@@ -144,4 +144,15 @@ suite('Appending to Kafka', { skip: whyNoKafka() }, () => {
     ]);
     assert.deepEqual(await tracesIn(context, url), ['small', 'large', 'last']);
   });
+
+  test('without a request, a topic that was deleted is noticed', { timeout: 120_000 }, async (context) => {
+    const { brokers, topic, url } = await newLog();
+    const appender = await appenderOf(context, { url });
+    assert.equal(appender.problem(), null);
+    const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
+    await admin.deleteTopics({ topics: [topic] });
+    await admin.close();
+    const problem = await eventually('it is noticed', () => appender.problem() ?? undefined, 60_000);
+    assert.equal(problem, 'Kafka does not accept data: the topic does not exist');
+  });
 });
