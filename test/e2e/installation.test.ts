@@ -27,7 +27,9 @@ type Env = Readonly<Record<string, string>>;
 
 interface Stored {
   readonly balanced: boolean;
-  readonly totals: { readonly users: { readonly stored: number } };
+  readonly totals: {
+    readonly users: { readonly stored: number; readonly duplicates: number; readonly pending: number };
+  };
 }
 
 async function storedBy(server: TestServer, key: string): Promise<Stored> {
@@ -429,6 +431,34 @@ suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 480_000 },
     await execute(STORE_URL, 'UPDATE sluice.identity SET log = NULL');
     const local = await launch(scope, { dataFolder: folder, env: { STORE_URL } });
     await send(local, first.key, 2, 5);
+  });
+
+  test('that is moved from a log on disk to Kafka, and back, stores no user of a retry a second time', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [postgres, kafka] = [await testPostgres(), await testKafka()];
+    const STORE_URL = await postgres.newDatabase();
+    const LOG_URL = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=2`;
+    const { folder, key } = await usedFolder(scope, { STORE_URL });
+    const used = 3;
+    const body = JSON.stringify({ users: [user('ada'), user('ben'), { identifiers: {} }, user('cy')] });
+    const sendAgain = async (env: Env, idempotencyKey: string, stored: number, duplicates: number): Promise<void> => {
+      const server = await launch(scope, { dataFolder: folder, env });
+      assert.equal((await post(server, key, body, { 'idempotency-key': idempotencyKey })).status, 202);
+      const totals = await eventually('it is processed', async () => {
+        const { balanced, totals: now } = await storedBy(server, key);
+        return balanced && now.users.pending === 0 ? now : undefined;
+      });
+      assert.deepEqual([totals.users.stored, totals.users.duplicates], [stored, duplicates]);
+      const { rejections } = (await get(server, key, '/rejections')).body as { rejections: object[] };
+      assert.equal(rejections.length, (stored - used) / 3, 'each rejected user is kept once');
+      await server.stop();
+    };
+    await sendAgain({ STORE_URL }, 'before', used + 3, 0);
+    await sendAgain({ STORE_URL, LOG_URL }, 'before', used + 3, 3);
+    await sendAgain({ STORE_URL, LOG_URL }, 'on Kafka', used + 6, 3);
+    await execute(STORE_URL, 'UPDATE sluice.identity SET log = NULL');
+    await sendAgain({ STORE_URL }, 'on Kafka', used + 6, 6);
+    await sendAgain({ STORE_URL }, 'before', used + 6, 9);
   });
 
   test('is refused with LOG_URL while the log in the data folder has requests that are not processed', async () => {
