@@ -241,7 +241,7 @@ interface Tab {
   hold(): void;
   release(): void;
   /** Whether another page has taken it over since `release`: it is sent and reported there. */
-  isTaken(entryId: string): boolean;
+  readonly isTaken: (entryId: string) => boolean;
   readonly exclusively: <Result>(send: () => Promise<Result>) => Promise<Result>;
   /** Puts what closed pages left behind into the queue of this one. */
   takeOver(queue: Queue): void;

@@ -25,6 +25,7 @@ if (script && key) {
       return METHODS.test(method) && methods[method]?.(...args);
     } catch (error) {
       console.error(error);
+      return undefined;
     }
   };
   page['sluice'] = Object.assign(client, { push });
