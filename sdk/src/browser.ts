@@ -46,7 +46,6 @@ const TAKE_OVER_INTERVAL_MS = 30_000;
  */
 const LEFT_AFTER_MS = 60_000;
 const COOKIE_SECONDS = 34_560_000;
-const UUID_LENGTH = 36;
 
 export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> extends SluiceClient<Plan> {
   readonly #values: KeptValues;
@@ -54,23 +53,23 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
   readonly #tab: Tab;
 
   constructor(options: BrowserOptions) {
-    const { key, context, autoPage, respectDoNotTrack = true } = options;
+    const { key, context = {}, autoPage, respectDoNotTrack = true } = options;
     const prefix = `sluice:${key.slice(-8)}:`;
     const storage = usableStorage();
     const values = keptValues(storage, prefix);
-    const person = visitorOf(values);
-    const tab = openTab(storage, prefix);
     const isAllowed = (): boolean => values.get('out') === null && !(respectDoNotTrack && isUnwanted());
+    const person = visitorOf(values, isAllowed);
+    const tab = openTab(storage, prefix);
     const canOutlive = 'keepalive' in Request.prototype;
     super(options, {
       limits: LIMITS,
       person,
       isAllowed,
-      ...(context !== false && { context: () => contextOf(context ?? {}) }),
-      ...(storage !== null && { keep: tab.keep }),
+      context: () => context && contextOf(context),
+      keep: storage === null ? undefined : tab.keep,
       exclusively: tab.exclusively,
       keepaliveBytesMax: KEEPALIVE_BYTES_MAX,
-      ...(!canOutlive && { beacon: (url, body) => void navigator.sendBeacon(url, body) }),
+      beacon: canOutlive ? undefined : (url, body) => void navigator.sendBeacon(url, body),
     });
     this.#values = values;
     this.#person = person;
@@ -81,19 +80,19 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
 
   /** The id of this visitor until `reset()`. */
   get anonymousId(): string {
-    return this.#person.anonymousId();
+    return this.#person.ownId();
   }
 
   /** A view of this page. */
-  page(properties: Properties = {}): string {
-    return this.record(undefined, 'page_viewed', { title: document.title, ...properties });
+  page(properties?: Properties): string {
+    return this.record('page_viewed', null, () => [{ title: document.title, ...properties }]);
   }
 
   /** Opts out: from now on nothing is stored or sent, on any page of this site, and queued calls are discarded. */
   optOut(): void {
     this.#values.set('out', '1');
     this.#person.forget();
-    this.queue.clear();
+    this.queue.discard();
     this.#tab.forgetAll();
   }
 
@@ -119,9 +118,13 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
       // Browsers do not keep a page with a lock in the back/forward cache.
       tab.release();
     });
-    addEventListener('pageshow', ({ persisted }) => persisted && tab.hold());
+    addEventListener('pageshow', ({ persisted }) => {
+      if (!persisted) return;
+      tab.hold();
+      queue.discard(tab.isTaken);
+    });
     addEventListener('online', () => queue.retryNow());
-    addEventListener('storage', () => isAllowed() || queue.clear());
+    addEventListener('storage', () => isAllowed() || queue.discard());
   }
 
   #pageAutomatically(): void {
@@ -182,7 +185,7 @@ function keptValues(storage: Storage | null, prefix: string): KeptValues {
       try {
         if (storage === null) {
           const text = encodeURIComponent(value ?? '');
-          document.cookie = `${cookieOf(name)}${text}; path=/; max-age=${COOKIE_SECONDS}; samesite=lax`;
+          document.cookie = `${cookieOf(name)}${text}; path=/; max-age=${value ? COOKIE_SECONDS : 0}; samesite=lax`;
         } else if (value === null) storage.removeItem(prefix + name);
         else storage.setItem(prefix + name, value);
       } catch {
@@ -193,24 +196,30 @@ function keptValues(storage: Storage | null, prefix: string): KeptValues {
   };
 }
 
-function visitorOf(values: KeptValues): PersonMemory & { anonymousId(): string } {
-  const anonymousId = (): string => {
+function visitorOf(values: KeptValues, isAllowed: () => boolean): PersonMemory & { ownId(): string } {
+  /** An id that may not be kept. */
+  let unkept: string | null = null;
+  const ownId = (): string => {
     const known = values.get('anon');
     if (known !== null) return known;
-    const made = newId();
-    values.set('anon', made);
+    const made = (unkept ??= newId());
+    if (isAllowed()) {
+      values.set('anon', made);
+      unkept = null;
+    }
     return made;
   };
   const forget = (): void => {
+    unkept = null;
     values.set('user', null);
     values.set('anon', null);
   };
   return {
-    anonymousId,
+    ownId,
     forget,
-    identifiers: () => {
+    current: () => {
       const user_id = values.get('user');
-      return { anon_id: anonymousId(), ...(user_id !== null && { user_id }) };
+      return { anon_id: ownId(), ...(user_id !== null && { user_id }) };
     },
     /** Only the user_id of the visitor is kept; `identify()` connects it with the other identifiers. */
     remember: ({ user_id, anon_id }) => {
@@ -218,9 +227,10 @@ function visitorOf(values: KeptValues): PersonMemory & { anonymousId(): string }
         const before = values.get('user');
         // Another person on the same device, who must not be merged with the previous one.
         if (before !== null && before !== user_id) forget();
-        values.set('user', user_id);
+        // The server rejects other types; the calls that follow are not about the previous person either.
+        if (typeof user_id === 'string') values.set('user', user_id);
       }
-      if (anon_id !== undefined) values.set('anon', anon_id);
+      if (typeof anon_id === 'string') values.set('anon', anon_id);
     },
   };
 }
@@ -230,6 +240,8 @@ interface Tab {
   /** Says that the page lives, until `release`. */
   hold(): void;
   release(): void;
+  /** Whether another page has taken it over since `release`: it is sent and reported there. */
+  readonly isTaken: (entryId: string) => boolean;
   readonly exclusively: <Result>(send: () => Promise<Result>) => Promise<Result>;
   /** Puts what closed pages left behind into the queue of this one. */
   takeOver(queue: Queue): void;
@@ -242,11 +254,16 @@ function openTab(storage: Storage | null, prefix: string): Tab {
   const { locks } = navigator as { readonly locks?: LockManager };
   const id = newId();
   const queues = `${prefix}q:`;
-  const names = (): string[] => Object.keys(storage ?? {}).filter((name) => name.startsWith(queues));
-  let release = (): void => undefined;
+  const own = `${queues + id}:`;
+  const names = (tab = ''): string[] =>
+    Object.keys(storage ?? {})
+      .filter((name) => name.startsWith(queues + tab))
+      .sort();
+  let unlock = (): void => undefined;
+  let left: string[] = [];
 
   const takeEntry = (name: string, queue: Queue): void => {
-    const entryId = name.slice(queues.length + UUID_LENGTH + 1);
+    const entryId = name.slice(own.length);
     const text = storage?.getItem(name) ?? '';
     // First in the queue of this page, which keeps it, then gone from the other.
     if (entryId === DROPPED) queue.takeOverDropped(Number(text) || 0);
@@ -256,32 +273,31 @@ function openTab(storage: Storage | null, prefix: string): Tab {
 
   return {
     keep: (name, text) => {
-      const kept = `${queues + id}:${name}`;
       try {
-        if (text === null) storage?.removeItem(kept);
-        else storage?.setItem(kept, text);
+        if (text === null) storage?.removeItem(own + name);
+        else storage?.setItem(own + name, text);
       } catch {
         // Full: it stays in memory.
       }
     },
     hold: () => {
       const released = new Promise<void>((resolve) => {
-        release = resolve;
+        unlock = resolve;
       });
       locks?.request(prefix + id, () => released).catch(() => undefined);
     },
-    release: () => release(),
+    release: () => {
+      left = names(id);
+      unlock();
+    },
+    isTaken: (entryId) => left.includes(own + entryId) && storage?.getItem(own + entryId) === null,
     // Rejected where locks are forbidden; sending itself never is.
     exclusively: (send) => locks?.request(`${prefix}send`, send).catch(send) ?? send(),
     takeOver: (queue) => {
-      const byTab = new Map<string, string[]>();
-      for (const name of names().sort()) {
-        const tab = name.slice(queues.length, queues.length + UUID_LENGTH);
-        byTab.set(tab, [...(byTab.get(tab) ?? []), name]);
-      }
-      byTab.delete(id);
-      for (const [tab, kept] of byTab) {
-        const take = (): void => kept.forEach((name) => takeEntry(name, queue));
+      // All ids have the same length.
+      for (const tab of new Set(names().map((name) => name.slice(queues.length, own.length - 1)))) {
+        if (tab === id) continue;
+        const take = (): void => names(tab).forEach((name) => takeEntry(name, queue));
         if (locks) locks.request(prefix + tab, { ifAvailable: true }, (lock) => lock && take()).catch(() => undefined);
         else if (Date.now() - Number.parseInt(tab.replace('-', ''), 16) > LEFT_AFTER_MS) take();
       }

@@ -14,7 +14,7 @@
  * call. A platform (`server.ts`, `browser.ts`) adds limits, storage and who the person is.
  */
 
-import { type Entry, type FlushResult, type Limits, Queue, type QueueParts, type SluiceEvents } from './queue.ts';
+import { type FlushResult, type Limits, Queue, type QueueParts, type SluiceEvents } from './queue.ts';
 import { newId } from './uuid.ts';
 
 /** Who it is about: at least one of the four identifiers, and profile fields such as `first_name` or `city`. */
@@ -76,16 +76,23 @@ export interface Platform extends Pick<QueueParts, 'keep' | 'exclusively' | 'kee
   /** Who calls without a person are about. */
   readonly person: PersonMemory;
   /** Properties that every event gets. */
-  readonly context?: () => Properties;
+  readonly context?: () => Properties | false;
   /** False while the person does not want to be tracked. */
   readonly isAllowed?: () => boolean;
 }
 
 export interface PersonMemory {
-  identifiers(): Identifiers;
+  current(): Identifiers;
   remember(identifiers: Identifiers): void;
   forget(): void;
 }
+
+/** What a call says: properties of the event, whom it is about if not the person of `identify()`, user properties. */
+export type Content = readonly [
+  properties: object | undefined,
+  identifiers?: Identifiers | undefined,
+  userProperties?: Properties | undefined,
+];
 
 type Listener<Name extends keyof SluiceEvents> = (detail: SluiceEvents[Name]) => void;
 
@@ -94,7 +101,7 @@ const WAIT_MS = 10_000;
 /** The server rejects larger requests. */
 const USERS_MAX = 1_000;
 /** Reported on the console as long as the program does not listen. */
-const WARNED_OF = /^(rejected|dropped)$/;
+const WARNED_OF = /^(rej|dro)/;
 
 export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPlan> {
   protected readonly queue: Queue;
@@ -104,8 +111,8 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
 
   constructor(options: SluiceOptions, platform: Platform) {
     const { url, key } = options;
-    if (!/^https?:\/\//.test(url)) throw new TypeError('url must be https://…');
-    if (!key) throw new TypeError('key must be pk_… or sk_…');
+    if (!/^https?:\/\//.test(url)) throw new TypeError('url must be https://');
+    if (!key) throw new TypeError('key must be pk_ or sk_');
     this.#options = options;
     this.#platform = platform;
     this.queue = new Queue({
@@ -119,25 +126,28 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
 
   /** Says who the following calls are about; without identifiers still the same. Returns the `$event_id` of the call. */
   identify(identifiers?: Identifiers | null, userProperties?: Properties): string {
-    const { isAllowed, person } = this.#platform;
-    // Nothing is kept about a person who does not want it.
-    if (isAllowed?.() === false) return '';
-    const given = identifiers ?? {};
-    // What is not an object is rejected by the server, and not taken for one.
-    const isObject = typeof given === 'object';
-    if (isObject) person.remember(given);
-    return this.record(isObject ? { ...person.identifiers(), ...given } : given, IDENTIFY, {}, {}, userProperties);
+    return this.record(IDENTIFY, null, () => {
+      let given = identifiers ?? {};
+      // What is not an object is rejected by the server, and not taken for one.
+      if (typeof given === 'object') {
+        const { person } = this.#platform;
+        given = { ...given };
+        person.remember(given);
+        given = { ...person.current(), ...given };
+      }
+      return [{}, given, userProperties];
+    });
   }
 
   track<Name extends keyof Plan & string>(name: Name, ...[properties, options]: TrackArguments<Plan[Name]>): string {
-    return this.record(undefined, name, properties, options);
+    return this.record(name, options, () => [properties]);
   }
 
   /** Calls about another person than the one of `identify()`; for servers, which act for many. */
   user(identifiers: Identifiers): Person<Plan> {
     return {
-      identify: (userProperties) => this.record(identifiers, IDENTIFY, {}, {}, userProperties),
-      track: (name, ...[properties, options]) => this.record(identifiers, name, properties, options),
+      identify: (userProperties) => this.record(IDENTIFY, null, () => [{}, identifiers, userProperties]),
+      track: (name, ...[properties, options]) => this.record(name, options, () => [properties, identifiers]),
     };
   }
 
@@ -154,32 +164,33 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
   }
 
   /** Sends what waits. Resolves when all of it is settled, or after `timeoutMs` (10 seconds); never rejects. */
-  flush({ timeoutMs = WAIT_MS }: WaitOptions = {}): Promise<FlushResult> {
-    return this.queue.flush(timeoutMs);
+  flush(options?: WaitOptions | null): Promise<FlushResult> {
+    return this.queue.flush(options?.timeoutMs ?? WAIT_MS);
   }
 
-  /** Sends what waits and ends; what cannot be sent in time is dropped and reported. */
-  close({ timeoutMs = WAIT_MS }: WaitOptions = {}): Promise<FlushResult> {
-    return this.queue.close(timeoutMs);
+  /** Sends what waits and ends: no request begins after `timeoutMs`. What was not sent is dropped and reported. */
+  close(options?: WaitOptions | null): Promise<FlushResult> {
+    return this.queue.close(options?.timeoutMs ?? WAIT_MS);
   }
 
-  /** All calls go through here. Returns the `$event_id`, or '' if the call was dropped. */
-  protected record(
-    identifiers: Identifiers | undefined,
-    name: string,
-    properties: object = {},
-    options?: TrackOptions | null,
-    userProperties?: Properties,
-  ): string {
-    const { timestamp = new Date(), event_id: id = newId() } = options ?? {};
+  /**
+   * All calls go through here. `contentOf` reads what the program gave, which may throw. Returns the `$event_id`, or ''
+   * if the call was dropped.
+   */
+  protected record(name: string, options: TrackOptions | null | undefined, contentOf: () => Content): string {
     const { isAllowed, person, context } = this.#platform;
+    // Nothing is kept about a person who does not want it.
     if (isAllowed?.() === false) return '';
+    let id = newId();
     try {
-      const { before = (unchanged) => unchanged } = this.#options;
+      const { timestamp = new Date(), event_id = id } = options ?? {};
+      id = validId(event_id);
+      const { before = (call: Call) => call } = this.#options;
+      const [properties, who, update] = contentOf();
       const given: Properties = { ...properties };
       const call = before({
-        identifiers: identifiers ?? person.identifiers(),
-        ...(userProperties !== undefined && { user_properties: userProperties }),
+        identifiers: who ?? person.current(),
+        ...(update !== undefined && { user_properties: update }),
         event: {
           ...context?.(),
           // What is undefined is not in the JSON.
@@ -187,13 +198,17 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
           property_timestamp: given.timestamp,
           property_$event_id: given.$event_id,
           ...given,
+          // JSON.stringify would call it, and write what it returns instead of the event.
+          ...(typeof given.toJSON === 'function' && { toJSON: undefined }),
           event_name: name,
           $event_id: id,
           timestamp: timestamp.toISOString(),
         },
       });
       if (call === null) return '';
-      this.queue.add(entryOf(call));
+      const { identifiers, user_properties, event } = call;
+      id = validId(event.$event_id);
+      this.queue.add({ id, text: JSON.stringify({ identifiers, user_properties, events: [event] }) });
     } catch (error) {
       this.queue.reject({
         event: { event_name: name, $event_id: id },
@@ -218,15 +233,16 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
   }
 }
 
-function entryOf({ identifiers, user_properties, event }: Call): Entry {
-  return { id: event.$event_id, text: JSON.stringify({ identifiers, user_properties, events: [event] }) };
+function validId(id: unknown): string {
+  if (typeof id === 'string' && id !== '') return id;
+  throw new TypeError('event_id must be a string');
 }
 
 function limitsOf(options: Partial<Limits>, defaults: Limits): Limits {
-  const names = Object.keys(defaults) as (keyof Limits)[];
   const limits: Record<keyof Limits, number> = { ...defaults };
-  for (const name of names) {
-    limits[name] = options[name] ?? defaults[name];
+  for (const key in limits) {
+    const name = key as keyof Limits;
+    limits[name] = options[name] ?? limits[name];
     if (!(limits[name] >= 1)) throw new TypeError(`${name} must be at least 1`);
   }
   if (limits.batchUsersMax > USERS_MAX) throw new TypeError(`batchUsersMax must be at most ${USERS_MAX}`);

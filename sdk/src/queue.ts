@@ -85,13 +85,13 @@ export interface QueueParts {
   readonly key: string;
   readonly limits: Limits;
   readonly emit: <Name extends keyof SluiceEvents>(name: Name, detail: SluiceEvents[Name]) => void;
-  readonly keep?: Keep;
+  readonly keep?: Keep | undefined;
   /** Runs while no other page of the site sends. */
   readonly exclusively?: <Result>(send: () => Promise<Result>) => Promise<Result>;
   /** For requests that outlive their page: how many bytes they may have together. */
   readonly keepaliveBytesMax?: number;
   /** Hands over a body without a response; for browsers without keepalive. */
-  readonly beacon?: (url: string, body: string) => void;
+  readonly beacon?: ((url: string, body: string) => void) | undefined;
 }
 
 interface QueuedEntry extends Entry {
@@ -141,7 +141,11 @@ interface Waiter {
 /** Longer than `{"dropped_by_client":…,"users":[]}` gets. */
 const ENVELOPE_BYTES = 64;
 const RETRY_AFTER_MS_MAX = 600_000;
+/** 24.8 days: timers are no longer than that. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
 const UNSENDABLE_MAX = 100;
+
+const encoder = new TextEncoder();
 
 export class Queue {
   readonly #parts: QueueParts;
@@ -162,7 +166,8 @@ export class Queue {
   #timer: Timer | undefined;
   /** Ends the pause before the next attempt; null while there is none. */
   #endPause: (() => void) | null = null;
-  #abort: AbortController | null = null;
+  /** Handed over when the page was left, and without a response so far. */
+  readonly #left = new Set<Batch>();
   readonly #waiters = new Set<Waiter>();
   readonly #unsendable: Rejection[] = [];
 
@@ -177,7 +182,7 @@ export class Queue {
   }
 
   add(entry: Entry): void {
-    const bytes = byteLength(entry.text) + 1;
+    const bytes = encoder.encode(entry.text).length + 1;
     const { queueUsersMax, queueBytesMax, batchUsersMax } = this.#limits;
     if (this.#isClosed || bytes > queueBytesMax) {
       this.#noteDropped(1, this.#isClosed ? 'closed' : 'too_large');
@@ -191,7 +196,7 @@ export class Queue {
     this.#dropOldest(() => this.#count > queueUsersMax || this.#bytes > queueBytesMax, 'queue_full');
     const queuedBytes = this.#bytes - (this.#batch?.bytes ?? 0);
     if (this.#queued.length >= batchUsersMax || queuedBytes >= this.#batchBytesMax) this.#sendAll();
-    else this.#startTimer();
+    else this.#goOn();
   }
 
   /** A call that could not become an entry: reports it, also in the result of the next flush(). */
@@ -205,7 +210,8 @@ export class Queue {
     this.#setDropped(this.#dropped + events);
   }
 
-  flush(timeoutMs: number): Promise<FlushResult> {
+  /** `giveUp` runs after `timeoutMs`, and otherwise settles what is pending. */
+  flush(timeoutMs: number, giveUp?: () => void): Promise<FlushResult> {
     return new Promise((resolve) => {
       const counts: Counts = {
         delivered: 0,
@@ -220,32 +226,40 @@ export class Queue {
       };
       const waiter: Waiter = { until: this.#sequence, counts, finish };
       // The only timer that keeps a process alive: its caller waits.
-      const timer = setTimeout(finish, timeoutMs);
+      const timer = timerOf(giveUp ?? finish, timeoutMs);
       this.#waiters.add(waiter);
-      if (counts.pending === 0 || this.#isClosed) finish();
+      if (counts.pending === 0) finish();
       else this.#sendAll();
     });
   }
 
-  /** Sends what waits, for so long; what is left then is dropped, unless it is stored for the next page. */
+  /**
+   * Sends what waits; no request begins after `timeoutMs`. The request in flight is completed, because only its response
+   * says what the server has. What is left then is dropped, unless it is stored for the next page.
+   */
   async close(timeoutMs: number): Promise<FlushResult> {
-    const result = await this.flush(timeoutMs);
-    this.#isClosed = true;
-    clearTimeout(this.#timer);
-    this.#abort?.abort();
-    this.#endPause?.();
-    if (this.#parts.keep !== undefined || this.#count === 0) return result;
-    if (this.#batch !== null) this.#putBack(this.#batch);
-    const { pending, dropped } = result;
-    this.#dropOldest(() => true, 'closed');
-    return { ...result, dropped: dropped + pending, pending: 0 };
+    const stop = (): void => {
+      this.#isClosed = true;
+      clearTimeout(this.#timer);
+      this.#endPause?.();
+      this.#goOn();
+    };
+    const result = await this.flush(timeoutMs, this.#parts.keep === undefined ? stop : undefined);
+    stop();
+    return result;
   }
 
-  /** Discards everything in the queue without reporting it: the person opted out. */
-  clear(): void {
-    if (this.#batch !== null) this.#putBack(this.#batch);
-    for (const entry of this.#queued.splice(0)) this.#settle(entry, () => undefined);
+  /** Discards entries, by default all, without reporting them: the person opted out, or another page has them. */
+  discard(isUnwanted: (id: string) => boolean = () => true): void {
+    for (const batch of [...this.#left, this.#batch]) if (batch !== null) this.#putBack(batch);
+    if (isUnwanted(DROPPED)) this.#dropped = 0;
+    this.#queued = this.#queued.filter((entry) => {
+      if (!isUnwanted(entry.id)) return true;
+      this.#settle(entry);
+      return false;
+    });
     this.#endPause?.();
+    this.#goOn();
   }
 
   /** Skips the rest of the pause before the next attempt, for example when the network is back. */
@@ -258,21 +272,23 @@ export class Queue {
     // Whatever waits for its next attempt has no other chance on this page.
     if (this.#endPause !== null && this.#batch !== null) this.#putBack(this.#batch);
     const room = (this.#parts.keepaliveBytesMax ?? 0) - (this.#batch?.bytes ?? 0);
-    if (this.#queued[0] === undefined || this.#queued[0].bytes + ENVELOPE_BYTES > room) return;
+    if ((this.#queued[0]?.bytes ?? Infinity) + ENVELOPE_BYTES > room) return;
     const batch = this.#take(Math.min(room, this.#batchBytesMax));
     const { endpoint, key, beacon } = this.#parts;
     const url = `${endpoint}?key=${encodeURIComponent(key)}`;
     if (beacon !== undefined) {
       beacon(url, batch.body);
       this.#putBack(batch);
-      this.#startTimer();
+      this.#goOn();
       return;
     }
     // Without headers of its own there is no preflight, for which a closing page has no time.
     const init = { method: 'POST', body: batch.body, keepalive: true, headers: { 'content-type': 'text/plain' } };
+    this.#left.add(batch);
     void this.#request(url, init).then((outcome) => {
+      this.#left.delete(batch);
       if (!this.#apply(batch, outcome)) this.#putBack(batch);
-      this.#startTimer();
+      this.#goOn();
     });
   }
 
@@ -281,9 +297,14 @@ export class Queue {
     void this.#run();
   }
 
-  #startTimer(): void {
-    if (this.#isRunning || this.#isClosed || this.#timer !== undefined || this.#queued.length === 0) return;
-    this.#timer = unreferenced(setTimeout(() => this.#sendAll(), this.#limits.batchDelayMs));
+  /** While nothing is sent: waits for the next batch or, once closed, drops what is left. */
+  #goOn(): void {
+    if (this.#isRunning) return;
+    if (this.#isClosed) {
+      if (this.#left.size === 0 && this.#parts.keep === undefined) this.#dropOldest(() => true, 'closed');
+    } else if (this.#queued.length > 0) {
+      this.#timer ??= unreferenced(() => this.#sendAll(), this.#limits.batchDelayMs);
+    }
   }
 
   async #run(): Promise<void> {
@@ -297,10 +318,11 @@ export class Queue {
       const batch = this.#take(this.#batchBytesMax);
       this.#batch = batch;
       await this.#deliver(batch);
-      this.#batch = null;
+      // What is not settled.
+      this.#putBack(batch);
     }
     this.#isRunning = false;
-    this.#startTimer();
+    this.#goOn();
   }
 
   #take(bytesMax: number): Batch {
@@ -346,22 +368,21 @@ export class Queue {
         'idempotency-key': batch.idempotencyKey,
       },
     };
-    for (let attempt = 0; ; attempt++) {
+    // It is empty once it was put back.
+    for (let attempt = 0; batch.entries.length > 0 && !this.#isClosed; attempt++) {
       const outcome = await exclusively(() => this.#request(endpoint, init));
-      if (batch.entries.length === 0 || this.#apply(batch, outcome)) return;
-      if (this.#isClosed) return;
+      if (this.#apply(batch, outcome) || this.#isClosed) return;
       // Full jitter: clients that failed together do not come back together.
-      const backoffMs = Math.random() * Math.min(retryDelayMaxMs, retryDelayMs * 2 ** Math.min(attempt, 30));
+      const backoffMs = Math.random() * Math.min(retryDelayMaxMs, retryDelayMs * 2 ** attempt);
       const delayMs = Math.round(outcome.retryAfterMs + backoffMs);
       this.#parts.emit('retry', { status: outcome.status, delay_ms: delayMs, message: outcome.message });
       await this.#pause(delayMs);
-      if (batch.entries.length === 0) return;
     }
   }
 
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = unreferenced(setTimeout(() => this.#endPause?.(), ms));
+      const timer = unreferenced(() => this.#endPause?.(), ms);
       this.#endPause = () => {
         clearTimeout(timer);
         this.#endPause = null;
@@ -372,12 +393,10 @@ export class Queue {
 
   async #request(url: string, init: RequestInit): Promise<Outcome> {
     const abort = new AbortController();
-    this.#abort = abort;
-    const timer = unreferenced(setTimeout(() => abort.abort(), this.#limits.requestTimeoutMs));
+    const timer = unreferenced(() => abort.abort(), this.#limits.requestTimeoutMs);
     try {
       const response = await fetch(url, { ...init, signal: abort.signal });
-      const text = await response.text();
-      const body = bodyOf(text);
+      const body = ((await response.json().catch(() => null)) ?? {}) as ResponseBody;
       const message = body.message ?? body.error ?? `the server responded ${response.status}`;
       return { status: response.status, message, retryAfterMs: retryAfterOf(response), body };
     } catch (error) {
@@ -390,11 +409,16 @@ export class Queue {
   /** Settles the entries of a batch by the response; false if it has to be sent again. */
   #apply(batch: Batch, { status, message, body }: Outcome): boolean {
     const { entries } = batch;
-    const messages = new Map(body.errors?.map(({ userIndex, message: reason }) => [userIndex, reason]));
+    // They were put back in the meantime.
+    if (entries.length === 0) return true;
     // Some proxies and sign-in pages of networks respond with a success of their own.
     const isDelivered = status === 202 && body.users_accepted !== undefined;
+    const reasons = entries.map(
+      (_, index) =>
+        body.errors?.find(({ userIndex }) => userIndex === index)?.message ?? (isDelivered ? undefined : message),
+    );
     if (isDelivered) {
-      const ids = entries.filter((_, index) => !messages.has(index)).map(({ id }) => id);
+      const ids = entries.filter((_, index) => reasons[index] === undefined).map(({ id }) => id);
       this.#parts.emit('delivered', { event_ids: ids, trace_id: body.trace_id ?? '' });
       batch.dropped = 0;
       this.#setDropped(this.#dropped);
@@ -409,7 +433,7 @@ export class Queue {
     }
     batch.entries = [];
     for (const [index, entry] of entries.entries()) {
-      const reason = messages.get(index) ?? (isDelivered ? undefined : message);
+      const reason = reasons[index];
       if (reason === undefined) this.#settle(entry, (counts) => counts.delivered++);
       else this.#reject(entry, reason, status);
     }
@@ -444,13 +468,13 @@ export class Queue {
     this.#parts.keep?.(DROPPED, unreported === 0 ? null : String(unreported));
   }
 
-  #settle(entry: QueuedEntry, note: (counts: Counts) => void): void {
+  #settle(entry: QueuedEntry, note?: (counts: Counts) => void): void {
     this.#count--;
     this.#bytes -= entry.bytes;
     this.#parts.keep?.(entry.id, null);
     for (const waiter of this.#waiters) {
       if (entry.sequence > waiter.until) continue;
-      note(waiter.counts);
+      note?.(waiter.counts);
       if (--waiter.counts.pending === 0) waiter.finish();
     }
   }
@@ -458,30 +482,21 @@ export class Queue {
 
 type Timer = ReturnType<typeof setTimeout>;
 
+/** Longer times would end at once. */
+function timerOf(action: () => void, ms: number): Timer {
+  return setTimeout(action, Math.min(ms, TIMER_MS_MAX));
+}
+
 /** Nothing that this package waits for by itself keeps a process alive. */
-function unreferenced(timer: Timer): Timer {
+function unreferenced(action: () => void, ms: number): Timer {
+  const timer = timerOf(action, ms);
   (timer as unknown as { unref?: () => void }).unref?.();
   return timer;
 }
 
-const encoder = new TextEncoder();
-
-function byteLength(text: string): number {
-  return encoder.encode(text).length;
-}
-
-function bodyOf(text: string): ResponseBody {
-  try {
-    return (JSON.parse(text) ?? {}) as ResponseBody;
-  } catch {
-    return {};
-  }
-}
-
 function retryAfterOf(response: Response): number {
-  const header = response.headers.get('retry-after');
-  if (header === null) return 0;
-  const seconds = Number(header);
-  const ms = Number.isNaN(seconds) ? Date.parse(header) - Date.now() : seconds * 1_000;
+  const header = response.headers.get('retry-after') ?? '';
+  // Seconds, or a date.
+  const ms = Number(header) * 1_000 || Date.parse(header) - Date.now();
   return Math.min(Math.max(ms, 0) || 0, RETRY_AFTER_MS_MAX);
 }

@@ -6,7 +6,7 @@
 
 import { Sluice } from './browser.ts';
 
-type Pushed = readonly [method: string, ...args: unknown[]];
+const METHODS = /^(identify|track|user|page|reset|opt(In|Out)|on|flush|close)$/;
 
 const page = window as unknown as Record<string, unknown>;
 page['Sluice'] = Sluice;
@@ -18,7 +18,16 @@ if (script && key) {
   const client = new Sluice({ url, key, autoPage: autoPage !== undefined });
   const waiting = page['sluice'];
   const methods = client as unknown as Record<string, (...args: unknown[]) => unknown>;
-  const push = ([method, ...args]: Pushed): unknown => methods[method]?.(...args);
+  /** What is wrong with one entry must not stop the others. */
+  const push = (entry: unknown): unknown => {
+    try {
+      const [method, ...args] = entry as [string, ...unknown[]];
+      return METHODS.test(method) && methods[method]?.(...args);
+    } catch (error) {
+      console.error(error);
+      return undefined;
+    }
+  };
   page['sluice'] = Object.assign(client, { push });
   if (Array.isArray(waiting)) waiting.forEach(push);
 }

@@ -17,7 +17,7 @@ export type * from './core.ts';
 export type { DropReason, FlushResult, Limits, Rejection, SluiceEvents } from './queue.ts';
 
 export interface ServerOptions extends SluiceOptions {
-  /** Sends what waits when the program has nothing left to do, and at SIGTERM, for at most 5 seconds unless given. */
+  /** Sends what waits when the program has nothing left to do, and at SIGTERM; no request begins after 5 seconds unless given. */
   readonly flushOnExit?: boolean | WaitOptions;
   /** Serverless platforms: keeps the function running until its events are sent, such as `ctx.waitUntil`. */
   readonly waitUntil?: (delivery: Promise<unknown>) => void;
@@ -55,7 +55,12 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
         this.#isWaitedFor = false;
         return this.flush();
       });
-      this.#waitUntil(delivery);
+      try {
+        this.#waitUntil(delivery);
+      } catch (error) {
+        // It is sent all the same, if the platform lets it.
+        console.error(error);
+      }
     }
     return id;
   }
@@ -91,7 +96,7 @@ interface ProcessLike {
 class PersonInMemory implements PersonMemory {
   #identifiers: Identifiers = {};
 
-  identifiers(): Identifiers {
+  current(): Identifiers {
     return this.#identifiers;
   }
 

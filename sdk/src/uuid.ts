@@ -4,23 +4,16 @@
  * one millisecond or the clock is set back.
  */
 
-const COUNTER_MAX = 0xfff;
-let latestMs = 0;
-let counter = 0;
+/** How many ids a millisecond has room for; more of them take from the next one. */
+const PER_MS = 2_048;
+/** The milliseconds and a counter in one number, which is exact until the year 2109. */
+let latest = 0;
 
 export function newId(): string {
-  const random = Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => hex(byte, 2)).join('');
-  const now = Date.now();
-  if (now > latestMs) {
-    latestMs = now;
-    // A random start, within the first half of the range, leaves room to count.
-    counter = Number.parseInt(random.slice(15), 16) >> 1;
-  } else if (++counter > COUNTER_MAX) {
-    latestMs++;
-    counter = 0;
-  }
-  const time = hex(latestMs, 12);
-  return `${time.slice(0, 8)}-${time.slice(8)}-7${hex(counter, 3)}-a${random.slice(0, 3)}-${random.slice(3, 15)}`;
+  const random = Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => hex(byte, 2)).join('');
+  latest = Math.max(latest + 1, Date.now() * PER_MS);
+  const time = hex(Math.floor(latest / PER_MS), 12);
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${hex(latest % PER_MS, 3)}-a${random.slice(1, 4)}-${random.slice(4)}`;
 }
 
 function hex(value: number, digits: number): string {

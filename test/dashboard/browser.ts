@@ -33,10 +33,11 @@ export function whyNoBrowser(): string | false {
   return reason;
 }
 
-export async function openBrowser(): Promise<Browser> {
+/** `without` are arguments that Playwright starts it with by default. */
+export async function openBrowser({ without = [] }: { without?: string[] } = {}): Promise<Browser> {
   const executablePath = chromiumFile();
   assert.ok(executablePath !== undefined, 'there is no Chromium');
-  return chromium.launch({ executablePath, args: CHROMIUM_ARGUMENTS });
+  return chromium.launch({ executablePath, args: CHROMIUM_ARGUMENTS, ignoreDefaultArgs: without });
 }
 
 export interface WatchedPage {

@@ -12,6 +12,9 @@ import { storedEvents, storedNumbers } from './stored.ts';
 
 /** The machine may be busy with other tests. */
 const PATIENCE_MS = 60_000;
+const forbid = (name: string, object: string): string =>
+  `Object.defineProperty(${object}, '${name}', { get() { throw new DOMException('denied', 'SecurityError'); }, set() { throw new DOMException('denied', 'SecurityError'); } });`;
+const FORBID_STORAGE = forbid('localStorage', 'window');
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, n) => n);
 
 suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
@@ -25,7 +28,10 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
   before(async () => {
     await ensureBuiltScript();
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
-    [browser, site] = await Promise.all([openBrowser(), openSite(server().baseUrl, key)]);
+    [browser, site] = await Promise.all([
+      openBrowser({ without: ['--disable-back-forward-cache'] }),
+      openSite(server().baseUrl, key),
+    ]);
   });
   after(async () => {
     await browser.close();
@@ -240,10 +246,7 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
   });
 
   test('storage forbidden: the anonymous id is in a cookie, or in memory, and calls arrive', async () => {
-    const forbid = (name: string, object: string): string =>
-      `Object.defineProperty(${object}, '${name}', { get() { throw new DOMException('denied', 'SecurityError'); }, set() { throw new DOMException('denied', 'SecurityError'); } });`;
-    const forbidden = forbid('localStorage', 'window');
-    const page = await visit(await newVisitor({ script: forbidden }), site.url);
+    const page = await visit(await newVisitor({ script: FORBID_STORAGE }), site.url);
     const first = await page.evaluate<string>('window.sluice.anonymousId');
     await called(page, 'track', 'forbidden', { n: 0 });
     await flushed(page);
@@ -253,7 +256,7 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     await page.goto('about:blank');
     await arrived('forbidden', 2);
 
-    const cookieless = forbidden + forbid('cookie', 'Document.prototype');
+    const cookieless = FORBID_STORAGE + forbid('cookie', 'Document.prototype');
     const another = await visit(await newVisitor({ script: cookieless }), site.url);
     const second = await another.evaluate<string>('window.sluice.anonymousId');
     assert.equal(await another.evaluate<string>('window.sluice.anonymousId'), second);
@@ -279,6 +282,9 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     const listen = (): void =>
       void context.on('request', (request) => request.url().includes('/ingest/events') && requests.push(request.url()));
     const quiet = async (page: Page): Promise<void> => {
+      const id = await page.evaluate<string>('window.sluice.anonymousId');
+      assert.match(id, UUID_V7);
+      assert.equal(await page.evaluate<string>('window.sluice.anonymousId'), id);
       await called(page, 'track', 'unwanted', { n: 0 });
       await called(page, 'identify', { user_id: 'ada' });
       assert.deepEqual(await called(page, 'flush'), { delivered: 0, rejected: [], dropped: 0, pending: 0 });
@@ -292,6 +298,13 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
       await quiet(page);
       assert.equal(await page.evaluate<number>('localStorage.length'), 0, wish);
     }
+    const forbidden = await visit(
+      await newVisitor({ script: `${FORBID_STORAGE} Object.defineProperty(navigator, 'doNotTrack', { value: '1' })` }),
+      site.url,
+    );
+    await quiet(forbidden);
+    await called(forbidden, 'reset');
+    assert.equal(await forbidden.evaluate<string>('document.cookie'), '');
     const page = await visit(await newVisitor(), site.url);
     listen();
     await called(page, 'track', 'unwanted', { n: 1 });
@@ -300,6 +313,7 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     assert.equal(await page.evaluate<number>('localStorage.length'), 1, 'that the visitor opted out');
     await page.reload();
     await quiet(page);
+    assert.equal(await page.evaluate<number>('localStorage.length'), 1);
     const other = await visit(context, site.url);
     await called(page, 'optIn');
     isBlocked = true;
@@ -309,10 +323,90 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     isBlocked = false;
     requests.length = 0;
     await quiet(page);
+    const id = await page.evaluate<string>('window.sluice.anonymousId');
     await called(page, 'optIn');
     await called(page, 'track', 'wanted again', {});
     await flushed(page);
     assert.deepEqual(await storedNumbers(server(), 'unwanted'), []);
+    await page.reload();
+    assert.equal(await page.evaluate<string>('window.sluice.anonymousId'), id, 'kept since optIn()');
+  });
+
+  test('early calls: each is run on its own, and what is no call is skipped', async () => {
+    site.head = `<script>
+      const { proxy, revoke } = Proxy.revocable({}, {});
+      revoke();
+      window.sluice = [
+        ['track', 'queued', { n: 0 }],
+        null, undefined, 42, 'track', () => 1, {}, [], ['constructor'], ['record', {}], ['nothing'], ['push', null],
+        ['page', { get x() { throw new Error('a mistake in a getter'); } }],
+        ['page', proxy], ['identify', { get email() { throw new Error('a mistake in a getter'); } }],
+        ['on', 'rejected', () => (window.late = true)],
+        ['track', 'queued', { n: 1 }],
+      ];
+    </script>`;
+    const page = await visit(await newVisitor(), site.url);
+    site.head = '';
+    await called(page, 'push', ['track', 'queued', { n: 2 }]);
+    await called(page, 'push', null);
+    const { rejected } = await called<{ rejected: { status: number; event: { event_name: string } }[] }>(page, 'flush');
+    assert.deepEqual(
+      rejected.map(({ status, event }) => [status, event.event_name]),
+      [
+        [0, 'page_viewed'],
+        [0, 'page_viewed'],
+        [0, '$identify'],
+      ],
+    );
+    await arrived('queued', 3);
+  });
+
+  test('a user_id that is no string is rejected, and the calls after it are anonymous, also on the next page', async () => {
+    const page = await visit(await newVisitor(), site.url);
+    await called(page, 'identify', { user_id: 'lovelace' });
+    await called(page, 'identify', { user_id: 42 });
+    await called(page, 'track', 'numbered', { n: 0 });
+    const { rejected } = await called<{ rejected: { event: { event_name: string } }[] }>(page, 'flush');
+    assert.deepEqual(
+      rejected.map(({ event }) => event.event_name),
+      ['$identify'],
+    );
+    const id = await page.evaluate<string>('window.sluice.anonymousId');
+    await page.reload();
+    assert.equal(await page.evaluate<string>('window.sluice.anonymousId'), id);
+    await called(page, 'track', 'numbered', { n: 1 });
+    await flushed(page);
+    const [first, second] = await storedEvents(server(), 'numbered');
+    assert.equal(first?.profile_id, second?.profile_id);
+    const response = await fetch(`${server().baseUrl}/profiles/${first?.profile_id}`, {
+      headers: { authorization: `Bearer ${server().key}` },
+    });
+    const { identifiers } = (await response.json()) as { identifiers: Record<string, string[]> };
+    assert.deepEqual(identifiers, { user_id: [], email: [], phone_number: [], anon_id: [id] });
+  });
+
+  test('a page that comes back from the back/forward cache: each call is reported once', async (t) => {
+    site.head = `<script>
+      window.sluice = [['on', 'delivered', ({ event_ids }) => {
+        localStorage.reports = (localStorage.reports ?? '') + event_ids.join(' ') + ' ';
+      }]];
+      addEventListener('pageshow', ({ persisted }) => (window.isBack = persisted));
+    </script>`;
+    const page = await visit(await newVisitor(), site.url);
+    // Not a full batch: a page whose request is in flight has a lock, and is not kept in the cache.
+    await trackEach(page, 'cached', 0, 50, 100);
+    await page.goto(`${site.url}/next`);
+    await page.goBack({ waitUntil: 'commit' });
+    site.head = '';
+    if (!(await page.evaluate('window.isBack'))) {
+      return t.skip('this Chromium has no such cache; the one that shows no windows has none');
+    }
+    await flushed(page);
+    await arrived('cached', 50);
+    await eventually('the queue is empty', async () => (await keptCalls(page)) === 0);
+    const reports = (await page.evaluate<string>('localStorage.reports')).trim().split(' ');
+    assert.equal(new Set(reports).size, reports.length);
+    assert.equal(reports.length, 50);
   });
 });
 

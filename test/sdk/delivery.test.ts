@@ -261,6 +261,121 @@ suite('The SDK and a server', () => {
     assert.deepEqual(await storedNumbers(server(), 'never'), []);
   });
 
+  test('close() waits for the response of the request in flight, and drops only what was not sent', async () => {
+    gate.rule = (body) => (body.includes('"in flight"') ? { responseDelayMs: 500 } : undefined);
+    const { sluice, delivered, dropped } = listenedTo({ ...options(), batchUsersMax: 2 });
+    const ids = numbers(5).map((n) => sluice.user({ user_id: 'ada' }).track('in flight', { n }));
+    const [first, second] = await Promise.all([sluice.close({ timeoutMs: 50 }), sluice.close({ timeoutMs: 60_000 })]);
+    gate.rule = undefined;
+    assert.deepEqual(first, { delivered: 2, rejected: [], dropped: 3, pending: 0 });
+    assert.deepEqual(second, first);
+    assert.deepEqual(delivered, ids.slice(0, 2));
+    assert.deepEqual(dropped, [{ events: 3, reason: 'closed' }]);
+    assert.deepEqual(await storedNumbers(server(), 'in%20flight'), [0, 1]);
+  });
+
+  test('close() waits for that response no longer than requestTimeoutMs', async () => {
+    gate.faults.push({ responseDelayMs: 2_000 });
+    const { sluice, dropped } = listenedTo({ ...options(), requestTimeoutMs: 200 });
+    sluice.user({ user_id: 'ada' }).track('unanswered', { n: 0 });
+    assert.deepEqual(await sluice.close({ timeoutMs: 50 }), { delivered: 0, rejected: [], dropped: 1, pending: 0 });
+    assert.deepEqual(dropped, [{ events: 1, reason: 'closed' }]);
+  });
+
+  test('a call whose data throws is rejected with status 0, and the others are delivered', async () => {
+    const { sluice, rejected } = listenedTo(options());
+    const ada = sluice.user({ user_id: 'ada' });
+    const throwing = (name: string): object =>
+      Object.defineProperty({}, name, {
+        enumerable: true,
+        get: () => {
+          throw new Error('a mistake in a getter');
+        },
+      });
+    const { proxy, revoke } = Proxy.revocable({}, {});
+    revoke();
+    sluice.identify({ user_id: 'ada' });
+    const calls: Readonly<Record<string, () => string>> = {
+      'track: properties': () => sluice.track('throwing', throwing('n') as never),
+      'track: a revoked proxy': () => sluice.track('throwing', proxy),
+      'track: timestamp': () => sluice.track('throwing', {}, throwing('timestamp')),
+      'track: event_id': () => sluice.track('throwing', {}, throwing('event_id')),
+      'track: options': () => sluice.track('throwing', {}, proxy),
+      'track: a timestamp that is no Date': () => sluice.track('throwing', {}, { timestamp: 'now' as never }),
+      'identify: a getter': () => sluice.identify(throwing('email') as never),
+      'identify: a revoked proxy': () => sluice.identify(proxy),
+      'identify: properties': () => sluice.identify(undefined, proxy),
+      'user: identifiers': () => sluice.user(proxy).track('throwing', {}),
+      'user: properties': () => ada.identify(proxy),
+      'user: options': () => ada.track('throwing', {}, throwing('timestamp')),
+    };
+    for (const [name, call] of Object.entries(calls)) {
+      const before = rejected.length;
+      const id = call();
+      assert.match(id, UUID_V7, name);
+      assert.equal(rejected.length, before + 1, name);
+      assert.deepEqual([rejected.at(-1)?.status, rejected.at(-1)?.event['$event_id']], [0, id], name);
+    }
+    sluice.track('throwing', { n: 0 });
+    const result = await sluice.flush(PATIENT);
+    assert.deepEqual(result, { delivered: 2, rejected, dropped: 0, pending: 0 });
+    assert.deepEqual(await storedNumbers(server(), 'throwing'), [0]);
+  });
+
+  test('identify() with data that throws does not change the person', async () => {
+    const { sluice } = listenedTo(options());
+    sluice.identify({ user_id: 'ada' });
+    const bob = {
+      user_id: 'bob',
+      get email(): string {
+        throw new Error('a mistake in a getter');
+      },
+    };
+    sluice.identify(bob);
+    sluice.track('unchanged', { n: 0 });
+    gate.seen.length = 0;
+    await sluice.flush(PATIENT);
+    assert.match(gate.seen[0]?.body ?? '', /"identifiers":\{"user_id":"ada"\},"events":\[\{"n":0/);
+  });
+
+  test('an event_id that is no string is rejected with status 0, and so is one that before() makes', async () => {
+    const { sluice, rejected } = listenedTo({
+      ...options(),
+      before: ({ event, ...call }) => ({
+        ...call,
+        event: event['n'] === 1 ? { ...event, $event_id: 42 as never } : event,
+      }),
+    });
+    const ada = sluice.user({ user_id: 'ada' });
+    const ids = [42, null, ''].map((event_id) => ada.track('strange id', { n: 0 }, { event_id: event_id as never }));
+    ids.push(ada.track('strange id', { n: 1 }));
+    for (const id of ids) assert.match(id, UUID_V7);
+    assert.deepEqual(
+      rejected.map(({ event, status }) => [event['$event_id'], status]),
+      ids.map((id) => [id, 0]),
+    );
+    assert.match(rejected[0]?.message ?? '', /event_id must be a string/);
+    assert.equal(ada.track('strange id', { n: 2 }, { event_id: 'mine-2' }), 'mine-2');
+    assert.equal((await sluice.flush(PATIENT)).delivered, 1);
+  });
+
+  test('a function named toJSON is left out as other functions are', async () => {
+    const { sluice } = listenedTo(options());
+    sluice.user({ user_id: 'ada' }).track('with a function', { n: 0, toJSON: () => null });
+    sluice.user({ user_id: 'ada' }).track('with a text', { n: 0, toJSON: 'text' });
+    assert.equal((await sluice.flush(PATIENT)).delivered, 2);
+    assert.deepEqual(await storedNumbers(server(), 'with%20a%20function'), [0]);
+    assert.equal((await storedEvents(server(), 'with%20a%20text'))[0]?.properties['toJSON'], 'text');
+  });
+
+  test('times that are longer than a timer can be do not end at once', async () => {
+    gate.faults.push({ responseDelayMs: 100 });
+    const { sluice, retries } = listenedTo({ ...options(), requestTimeoutMs: 1e12 });
+    sluice.user({ user_id: 'ada' }).track('long', { n: 0 });
+    assert.equal((await sluice.flush({ timeoutMs: Infinity })).delivered, 1);
+    assert.deepEqual(retries, []);
+  });
+
   test('before() may change a call or drop it, and a call that cannot be written as JSON is reported', async () => {
     const { sluice, rejected } = listenedTo({
       ...options(),
@@ -334,6 +449,26 @@ suite('The SDK and a server', () => {
     for (const n of numbers(3)) sluice.user({ user_id: 'ada' }).track('waited', { n });
     assert.equal(deliveries.length, 1);
     assert.deepEqual(await deliveries[0], { delivered: 3, rejected: [], dropped: 0, pending: 0 });
+  });
+
+  test('waitUntil that throws does not make a call throw, and the call is sent', async (context) => {
+    const error = context.mock.method(console, 'error', () => undefined);
+    const { sluice } = listenedTo({
+      ...options(),
+      waitUntil: () => {
+        throw new Error('no request is being handled');
+      },
+    });
+    sluice.user({ user_id: 'ada' }).track('waited in vain', { n: 0 });
+    assert.equal((await sluice.flush(PATIENT)).delivered, 1);
+    assert.equal(error.mock.callCount(), 1);
+  });
+
+  test('flush() and close() take null for no options', async () => {
+    const { sluice } = listenedTo(options());
+    sluice.user({ user_id: 'ada' }).track('without options', { n: 0 });
+    assert.equal((await sluice.flush(null)).delivered, 1);
+    assert.equal((await sluice.close(null)).pending, 0);
   });
 
   test('a listener that throws stops nothing, and one that was removed hears nothing', async (context) => {

@@ -7,11 +7,14 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
+import { setTimeout } from 'node:timers/promises';
 
 /** What happens to one request. */
 export type Fault =
   /** Not passed on; the client gets this response. */
   | { readonly status: number; readonly headers?: Readonly<Record<string, string>>; readonly body?: string }
+  /** Passed on, but the response takes longer. */
+  | { readonly responseDelayMs: number }
   /** Passed on, but the response never arrives. */
   | 'lose the response';
 
@@ -40,7 +43,7 @@ export async function openGate(serverUrl: () => string): Promise<Gate> {
     const fault = gate.rule?.(body) ?? faults.shift();
     const idempotencyKey = request.headers['idempotency-key'] as string | undefined;
     const note = (status: number): void => void seen.push({ idempotencyKey, body, status });
-    if (typeof fault === 'object') {
+    if (typeof fault === 'object' && 'status' in fault) {
       note(fault.status);
       response.writeHead(fault.status, { ...fault.headers }).end(fault.body ?? '');
       return;
@@ -49,8 +52,10 @@ export async function openGate(serverUrl: () => string): Promise<Gate> {
     const headers = { authorization, 'content-type': type, 'idempotency-key': idempotencyKey ?? 'none' };
     const passed = await fetch(serverUrl() + request.url, { method: 'POST', headers, body });
     const text = await passed.text();
-    note(fault === undefined ? passed.status : 0);
-    if (fault !== undefined) response.destroy();
+    const isLost = fault === 'lose the response';
+    note(isLost ? 0 : passed.status);
+    if (typeof fault === 'object') await setTimeout(fault.responseDelayMs);
+    if (isLost) response.destroy();
     else response.writeHead(passed.status, { 'content-type': 'application/json' }).end(text);
   };
   const server = createServer((request, response) => {

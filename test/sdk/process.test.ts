@@ -7,6 +7,7 @@ import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { useServer } from '../edge/fixture.ts';
 import { eventually, PROGRAM_ENV } from '../server.ts';
+import { openGate } from './gate.ts';
 import { storedNumbers } from './stored.ts';
 
 const PROGRAM = fileURLToPath(new URL('program.ts', import.meta.url));
@@ -61,6 +62,16 @@ suite('A program with the SDK', () => {
     child.kill('SIGTERM');
     assert.equal(await ended, 'SIGTERM');
     assert.deepEqual(await storedNumbers(server(), 'on%20exit%20by%20signal'), [0, 1, 2]);
+  });
+
+  test('with flushOnExit, waits for the response of a request in flight for longer than its time', async (context) => {
+    const gate = await openGate(() => server().baseUrl);
+    context.after(() => gate.close());
+    gate.faults.push({ responseDelayMs: 1_500 });
+    const { ended, stdout } = start(gate.url, server().key, 'on exit in flight');
+    assert.equal(await ended, 0);
+    assert.equal(stdout(), '');
+    assert.deepEqual(await storedNumbers(server(), 'on%20exit%20in%20flight'), [0, 1, 2]);
   });
 
   test('with flushOnExit and no server, ends after its time and says what it dropped', async () => {

@@ -3,7 +3,7 @@
 import { Sluice } from '../../sdk/src/server.ts';
 
 const [, , url = '', key = '', what = ''] = process.argv;
-const flushOnExit = what.startsWith('on exit') && { timeoutMs: what.endsWith('in vain') ? 300 : 20_000 };
+const flushOnExit = what.startsWith('on exit') && { timeoutMs: /in vain|in flight/.test(what) ? 300 : 20_000 };
 const sluice = new Sluice({ url, key, retryDelayMs: 20, flushOnExit });
 sluice.on('dropped', ({ events }) => console.log(`dropped ${events}`));
 for (let n = 0; n < 3; n++) sluice.user({ user_id: 'ada' }).track(what, { n });
