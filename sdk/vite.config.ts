@@ -5,16 +5,8 @@
 
 import { defineConfig } from 'vite';
 
-/**
- * Names that only these sources use, and of some length: the script is smaller with short ones. Names that programs,
- * browsers or the server know must not be here.
- */
-const INTERNAL =
-  /^(beacon|bytes|counts|current|discard|emit|endpoint|exclusively|finish|forget|forgetAll|hold|idempotencyKey|isAllowed|isClosed|isTaken|keep|keepaliveBytesMax|leave|limits|ownId|person|queue|record|reject|release|remember|retryAfterMs|retryNow|sequence|text|takeOver|takeOverDropped|until)$/;
-
 export default defineConfig({
   build: {
-    rolldownOptions: { output: { minify: { mangle: true, compress: true, mangleProps: { include: INTERNAL } } } },
     outDir: 'dist',
     // What `tsc` wrote is there too.
     emptyOutDir: false,

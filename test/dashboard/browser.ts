@@ -33,11 +33,10 @@ export function whyNoBrowser(): string | false {
   return reason;
 }
 
-/** `without` are arguments that Playwright starts it with by default. */
-export async function openBrowser({ without = [] }: { without?: string[] } = {}): Promise<Browser> {
+export async function openBrowser(): Promise<Browser> {
   const executablePath = chromiumFile();
   assert.ok(executablePath !== undefined, 'there is no Chromium');
-  return chromium.launch({ executablePath, args: CHROMIUM_ARGUMENTS, ignoreDefaultArgs: without });
+  return chromium.launch({ executablePath, args: CHROMIUM_ARGUMENTS });
 }
 
 export interface WatchedPage {
