@@ -18,6 +18,8 @@ const OPERATIONS_MAX = 100;
 const PATCH_CHARACTERS_MAX = 32_768;
 /** Limit of the JSON that one patch copies in one user: `copy` could double a user with every operation. */
 const COPIED_CHARACTERS_MAX = 65_536;
+/** Deeper values would make of any user one that is nested too deeply. */
+const VALUE_LEVELS_MAX = 100;
 const POINTER = /^(?:\/(?:[^~/]|~[01])*)+$/;
 const SKIPPED_BY_LIBRARY = new Set(['__proto__', 'constructor', 'prototype']);
 const STEPS_MAX = 20;
@@ -59,7 +61,15 @@ function checkedOperation(operation: unknown, where: string): Patch[number] {
   if ((op === 'add' || op === 'replace' || op === 'test') && !Object.hasOwn(operation, 'value')) {
     throw new BadPatchError(`${where}.value is required for ${op}`);
   }
+  if (isDeeperThan(operation, VALUE_LEVELS_MAX)) {
+    throw new BadPatchError(`${where}.value is nested too deeply, at most ${VALUE_LEVELS_MAX} levels`);
+  }
   return encoded(operation) as Patch[number];
+}
+
+function isDeeperThan(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return levels < 0 || Object.values(value).some((member) => isDeeperThan(member, levels - 1));
 }
 
 const OPERATIONS = new Set(['add', 'remove', 'replace', 'move', 'copy', 'test', 'to_string']);

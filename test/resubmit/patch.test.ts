@@ -46,6 +46,16 @@ suite('A JSON Patch on a rejected user', () => {
     }
   });
 
+  test('is refused with a value that is nested to the end of the stack', () => {
+    const value = (levels: number): string => '['.repeat(levels) + ']'.repeat(levels);
+    const parse = (levels: number) => parsePatch(`[{"op":"add","path":"/a","value":${value(levels)}}]`);
+    assert.equal(parse(100).length, 1);
+    for (const levels of [102, 16_000]) {
+      const message = 'patch[0].value is nested too deeply, at most 100 levels';
+      assert.throws(() => parse(levels), { name: 'BadPatchError', message });
+    }
+  });
+
   test('does what each operation says', () => {
     const user = '{"identifiers":{"user_id":7,"e-mail":"a@x.org"},"events":[{"event_name":"x","a/b":1}]}';
     const patch = patchOf(
