@@ -80,7 +80,7 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
 
   /** The id of this visitor until `reset()`. */
   get anonymousId(): string {
-    return this.#person.ownId();
+    return this.#person.anonymousId();
   }
 
   /** A view of this page. */
@@ -196,10 +196,10 @@ function keptValues(storage: Storage | null, prefix: string): KeptValues {
   };
 }
 
-function visitorOf(values: KeptValues, isAllowed: () => boolean): PersonMemory & { ownId(): string } {
+function visitorOf(values: KeptValues, isAllowed: () => boolean): PersonMemory & { anonymousId(): string } {
   /** An id that may not be kept. */
   let unkept: string | null = null;
-  const ownId = (): string => {
+  const anonymousId = (): string => {
     const known = values.get('anon');
     if (known !== null) return known;
     const made = (unkept ??= newId());
@@ -215,11 +215,11 @@ function visitorOf(values: KeptValues, isAllowed: () => boolean): PersonMemory &
     values.set('anon', null);
   };
   return {
-    ownId,
+    anonymousId,
     forget,
-    current: () => {
+    identifiers: () => {
       const user_id = values.get('user');
-      return { anon_id: ownId(), ...(user_id !== null && { user_id }) };
+      return { anon_id: anonymousId(), ...(user_id !== null && { user_id }) };
     },
     /** Only the user_id of the visitor is kept; `identify()` connects it with the other identifiers. */
     remember: ({ user_id, anon_id }) => {

@@ -82,7 +82,7 @@ export interface Platform extends Pick<QueueParts, 'keep' | 'exclusively' | 'kee
 }
 
 export interface PersonMemory {
-  current(): Identifiers;
+  identifiers(): Identifiers;
   remember(identifiers: Identifiers): void;
   forget(): void;
 }
@@ -101,7 +101,7 @@ const WAIT_MS = 10_000;
 /** The server rejects larger requests. */
 const USERS_MAX = 1_000;
 /** Reported on the console as long as the program does not listen. */
-const WARNED_OF = /^(rej|dro)/;
+const WARNED_OF = /^(rejected|dropped)$/;
 
 export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPlan> {
   protected readonly queue: Queue;
@@ -111,8 +111,8 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
 
   constructor(options: SluiceOptions, platform: Platform) {
     const { url, key } = options;
-    if (!/^https?:\/\//.test(url)) throw new TypeError('url must be https://');
-    if (!key) throw new TypeError('key must be pk_ or sk_');
+    if (!/^https?:\/\//.test(url)) throw new TypeError('url must be https://…');
+    if (!key) throw new TypeError('key must be pk_… or sk_…');
     this.#options = options;
     this.#platform = platform;
     this.queue = new Queue({
@@ -133,7 +133,7 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
         const { person } = this.#platform;
         given = { ...given };
         person.remember(given);
-        given = { ...person.current(), ...given };
+        given = { ...person.identifiers(), ...given };
       }
       return [{}, given, userProperties];
     });
@@ -189,7 +189,7 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
       const [properties, who, update] = contentOf();
       const given: Properties = { ...properties };
       const call = before({
-        identifiers: who ?? person.current(),
+        identifiers: who ?? person.identifiers(),
         ...(update !== undefined && { user_properties: update }),
         event: {
           ...context?.(),

@@ -228,7 +228,7 @@ export class Queue {
       // The only timer that keeps a process alive: its caller waits.
       const timer = timerOf(giveUp ?? finish, timeoutMs);
       this.#waiters.add(waiter);
-      if (counts.pending === 0) finish();
+      if (counts.pending === 0 || (this.#isClosed && !this.#isRunning)) finish();
       else this.#sendAll();
     });
   }
@@ -413,12 +413,9 @@ export class Queue {
     if (entries.length === 0) return true;
     // Some proxies and sign-in pages of networks respond with a success of their own.
     const isDelivered = status === 202 && body.users_accepted !== undefined;
-    const reasons = entries.map(
-      (_, index) =>
-        body.errors?.find(({ userIndex }) => userIndex === index)?.message ?? (isDelivered ? undefined : message),
-    );
+    const messages = new Map(body.errors?.map(({ userIndex, message: reason }) => [userIndex, reason]));
     if (isDelivered) {
-      const ids = entries.filter((_, index) => reasons[index] === undefined).map(({ id }) => id);
+      const ids = entries.filter((_, index) => !messages.has(index)).map(({ id }) => id);
       this.#parts.emit('delivered', { event_ids: ids, trace_id: body.trace_id ?? '' });
       batch.dropped = 0;
       this.#setDropped(this.#dropped);
@@ -433,7 +430,7 @@ export class Queue {
     }
     batch.entries = [];
     for (const [index, entry] of entries.entries()) {
-      const reason = reasons[index];
+      const reason = messages.get(index) ?? (isDelivered ? undefined : message);
       if (reason === undefined) this.#settle(entry, (counts) => counts.delivered++);
       else this.#reject(entry, reason, status);
     }

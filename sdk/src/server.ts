@@ -96,7 +96,7 @@ interface ProcessLike {
 class PersonInMemory implements PersonMemory {
   #identifiers: Identifiers = {};
 
-  current(): Identifiers {
+  identifiers(): Identifiers {
     return this.#identifiers;
   }
 

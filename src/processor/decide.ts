@@ -185,7 +185,7 @@ class EarlierUses {
     const isRecent = (use: KeyUse | undefined): use is KeyUse =>
       use !== undefined && Math.abs(receivedAt - use.receivedAt) < IDEMPOTENCY_WINDOW_MS;
     const newest = this.#newestUse(key);
-    const sameBody = this.#useOfBody(key, bodyHash);
+    const sameBody = this.#useOfBody(key, bodyHash, newest);
     if (isRecent(sameBody)) {
       // A request that was cut into several records is not its own duplicate.
       return sameBody.traceId === traceId ? NOT_USED : { duplicateOf: sameBody.traceId, keyUsedBy: null };
@@ -224,8 +224,7 @@ class EarlierUses {
     return this.#newest.get(key) ?? this.#result.newestUseOfKey(key);
   }
 
-  #useOfBody(key: string, bodyHash: string): KeyUse | undefined {
-    const newest = this.#newestUse(key);
+  #useOfBody(key: string, bodyHash: string, newest = this.#newestUse(key)): KeyUse | undefined {
     if (newest === undefined || isOfBody(newest, bodyHash)) return newest;
     return this.#older.get(olderUseName(key, bodyHash)) ?? this.#result.olderUseOfKey(key, bodyHash);
   }

@@ -44,9 +44,8 @@ const DEAD_LETTERS_MAX = 1_000;
 const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
 const ERASED_WARNING =
   'could not be processed, and is not stored: this person was erased after the request was received';
-/** A caller that waits for the processor looks again after a pause that doubles, between these two. */
-const PAUSE_MS_MIN = 10;
-const PAUSE_MS_MAX = 500;
+/** How often a caller that waits for the processor looks again: it reads the ledger each time. */
+const POLL_MS = 200;
 const HEADERS_PER_READ = 5_000;
 /** Records read per partition. Reading a longer backlog at every call would keep the processor from working it off. */
 const WAITING_RECORDS_MAX = 20_000;
@@ -107,13 +106,9 @@ export function withPendingRecords(store: Store, log: LogReader): Store {
     },
     waitUntilProcessed: async (receivedAt, msMax) => {
       const giveUpAt = performance.now() + msMax;
-      for (
-        let pauseMs = PAUSE_MS_MIN;
-        await isWaiting(store, log, receivedAt);
-        pauseMs = Math.min(2 * pauseMs, PAUSE_MS_MAX)
-      ) {
+      while (await isWaiting(store, log, receivedAt)) {
         if (performance.now() >= giveUpAt) return false;
-        await sleep(pauseMs);
+        await sleep(POLL_MS);
       }
       return true;
     },

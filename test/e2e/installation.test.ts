@@ -44,6 +44,13 @@ async function send(server: TestServer, key: string, count: number, storedThen: 
   });
 }
 
+/** Of a new database and a topic of its own. */
+async function newAddresses(): Promise<{ readonly STORE_URL: string; readonly LOG_URL: string }> {
+  const [postgres, kafka] = [await testPostgres(), await testKafka()];
+  const LOG_URL = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=2`;
+  return { STORE_URL: await postgres.newDatabase(), LOG_URL };
+}
+
 interface Used {
   readonly folder: string;
   readonly key: string;
@@ -413,9 +420,7 @@ suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 480_000 },
 
   test('that is written from a topic is refused without LOG_URL, until an operator goes back to local logs', async () => {
     await using scope = new AsyncDisposableStack();
-    const [postgres, kafka] = [await testPostgres(), await testKafka()];
-    const STORE_URL = await postgres.newDatabase();
-    const LOG_URL = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=2`;
+    const { STORE_URL, LOG_URL } = await newAddresses();
     const first = await launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL, LOG_URL } });
     await send(first, first.key, 3, 3);
     const folder = folderIn(scope);
@@ -435,9 +440,7 @@ suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 480_000 },
 
   test('that is moved from a log on disk to Kafka, and back, stores no user of a retry a second time', async () => {
     await using scope = new AsyncDisposableStack();
-    const [postgres, kafka] = [await testPostgres(), await testKafka()];
-    const STORE_URL = await postgres.newDatabase();
-    const LOG_URL = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=2`;
+    const { STORE_URL, LOG_URL } = await newAddresses();
     const { folder, key } = await usedFolder(scope, { STORE_URL });
     const used = 3;
     const body = JSON.stringify({ users: [user('ada'), user('ben'), { identifiers: {} }, user('cy')] });
@@ -463,9 +466,7 @@ suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 480_000 },
 
   test('is refused with LOG_URL while the log in the data folder has requests that are not processed', async () => {
     await using scope = new AsyncDisposableStack();
-    const [postgres, kafka] = [await testPostgres(), await testKafka()];
-    const STORE_URL = await postgres.newDatabase();
-    const LOG_URL = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=2`;
+    const { STORE_URL, LOG_URL } = await newAddresses();
     const { folder, key } = await usedFolder(scope, { STORE_URL });
     const node = await launch(scope, { dataFolder: folder, env: { STORE_URL } });
     const holder = new Client({ connectionString: STORE_URL });

@@ -14,7 +14,7 @@ import { startApp } from '../api/running-app.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
 import { BUILT_SCRIPT, ensureBuiltScript, SDK } from './built-script.ts';
 
-const SCRIPT_BYTES_MAX = 5_200;
+const SCRIPT_BYTES_MAX = 5_250;
 const FOREVER = 'public, max-age=31536000, immutable';
 const BRIEFLY = 'public, max-age=3600';
 const run = promisify(execFile);

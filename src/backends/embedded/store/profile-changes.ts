@@ -3,11 +3,12 @@
  * drops them from its caches before its next transaction. An erase removes what `backends/sql/profile-changes.ts` does,
  * properties, events, and the first uses of their `$event_id`s.
  *
- * An erase is one transaction, except for a person with many events: these are removed in pieces first, with pauses for the
- * processor and for the other reads of this thread. After a crash in between, the profile exists with fewer events and can
- * be erased again. Freed bytes are overwritten (`secure_delete`). Limits: where SQLite moved rows between pages earlier, copies may stay in the
- * unused part of a page until it is reused or the file is vacuumed; the event log keeps requests for its own retention;
- * the `$event_id` of an event that had already expired is remembered to the end of its window.
+ * An erase is one transaction, except for a person with many events: these are removed in pieces first, with pauses for
+ * the processor and for the other reads of this thread. After a crash in between, the profile exists with fewer events
+ * and can be erased again. Freed bytes are overwritten (`secure_delete`). Limits: where SQLite moved rows between pages
+ * earlier, copies may stay in the unused part of a page until it is reused or the file is vacuumed; the event log keeps
+ * requests for its own retention; the `$event_id` of an event that had already expired is remembered to the end of its
+ * window.
  */
 
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
