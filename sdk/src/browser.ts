@@ -6,7 +6,8 @@
  * that outlives it.
  *
  * Invariant: a call that may be sent twice (by a page that was left, by two pages) has an `$event_id`, so it is stored
- * once. Limit: where storage is forbidden or full, calls are kept in memory only, and are lost with the page.
+ * once. Limit: where storage is forbidden or full, calls are kept in memory only, and are lost with the page;
+ * ids, and that the visitor opted out, are then kept in cookies.
  */
 
 import { type AnyPlan, type PersonMemory, type Properties, SluiceClient, type SluiceOptions } from './core.ts';
@@ -54,8 +55,8 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
 
   constructor(options: BrowserOptions) {
     const { key, context = {}, autoPage, respectDoNotTrack = true } = options;
-    const prefix = `sluice:${key.slice(-8)}:`;
-    const storage = usableStorage();
+    const prefix = `sluice.${key.slice(-8)}.`;
+    const storage = attempt(() => localStorage);
     const values = keptValues(storage, prefix);
     const isAllowed = (): boolean => values.get('out') === null && !(respectDoNotTrack && isUnwanted());
     const person = visitorOf(values, isAllowed);
@@ -91,13 +92,17 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
   /** Opts out: from now on nothing is stored or sent, on any page of this site, and queued calls are discarded. */
   optOut(): void {
     this.#values.set('out', '1');
-    this.#person.forget();
-    this.queue.discard();
-    this.#tab.forgetAll();
+    this.#forget();
   }
 
   optIn(): void {
     this.#values.set('out', null);
+  }
+
+  #forget(): void {
+    this.#person.forget();
+    this.queue.discard();
+    this.#tab.forgetAll();
   }
 
   #follow(isAllowed: () => boolean): void {
@@ -107,6 +112,8 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
       if (isAllowed() && !queue.isClosed) tab.takeOver(queue);
     };
     tab.hold();
+    // The browser may have begun to ask for it since the last visit.
+    if (!isAllowed()) this.#forget();
     takeOver();
     setInterval(takeOver, TAKE_OVER_INTERVAL_MS);
     document.addEventListener('visibilitychange', () => {
@@ -148,10 +155,10 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
   }
 }
 
-/** Null where the browser forbids it. */
-function usableStorage(): Storage | null {
+/** Browsers may forbid storage and cookies, storage may be full, and anything may have written to it. */
+function attempt<Result>(work: () => Result): Result | null {
   try {
-    return localStorage;
+    return work();
   } catch {
     return null;
   }
@@ -167,30 +174,25 @@ interface KeptValues {
 function keptValues(storage: Storage | null, prefix: string): KeptValues {
   /** Only what could not be written: another page may change the rest. */
   const memory = new Map<string, string | null>();
-  const cookieOf = (name: string): string => `${(prefix + name).replaceAll(':', '_')}=`;
-  const read = (name: string): string | null => {
-    try {
-      if (storage !== null) return storage.getItem(prefix + name);
-      const start = cookieOf(name);
+  const stored = (name: string): string | null => attempt(() => storage?.getItem(prefix + name) ?? null);
+  const inCookie = (name: string): string | null =>
+    attempt(() => {
+      const start = `${prefix + name}=`;
       const found = document.cookie.split('; ').find((cookie) => cookie.startsWith(start));
       return decodeURIComponent(found?.slice(start.length) ?? '') || null;
-    } catch {
-      return null;
-    }
-  };
+    });
+  const read = (name: string): string | null => stored(name) ?? inCookie(name);
   return {
     get: (name) => memory.get(name) ?? read(name),
     set: (name, value) => {
       memory.delete(name);
-      try {
-        if (storage === null) {
-          const text = encodeURIComponent(value ?? '');
-          document.cookie = `${cookieOf(name)}${text}; path=/; max-age=${value ? COOKIE_SECONDS : 0}; samesite=lax`;
-        } else if (value === null) storage.removeItem(prefix + name);
-        else storage.setItem(prefix + name, value);
-      } catch {
-        // Full or forbidden.
-      }
+      // An old value must not stay where there is no room for the new one.
+      attempt(() => storage?.removeItem(prefix + name));
+      attempt(() => value === null || storage?.setItem(prefix + name, value));
+      const text = stored(name) === value ? null : value;
+      attempt(() => {
+        document.cookie = `${prefix + name}=${encodeURIComponent(text ?? '')}; path=/; max-age=${text ? COOKIE_SECONDS : 0}; samesite=lax`;
+      });
       if (read(name) !== value) memory.set(name, value);
     },
   };
@@ -253,8 +255,8 @@ interface Tab {
 function openTab(storage: Storage | null, prefix: string): Tab {
   const { locks } = navigator as { readonly locks?: LockManager };
   const id = newId();
-  const queues = `${prefix}q:`;
-  const own = `${queues + id}:`;
+  const queues = `${prefix}q.`;
+  const own = `${queues + id}.`;
   const names = (tab = ''): string[] =>
     Object.keys(storage ?? {})
       .filter((name) => name.startsWith(queues + tab))
@@ -272,14 +274,9 @@ function openTab(storage: Storage | null, prefix: string): Tab {
   };
 
   return {
-    keep: (name, text) => {
-      try {
-        if (text === null) storage?.removeItem(own + name);
-        else storage?.setItem(own + name, text);
-      } catch {
-        // Full: it stays in memory.
-      }
-    },
+    // Where it is full, the entry stays in memory.
+    keep: (name, text) =>
+      attempt(() => (text === null ? storage?.removeItem(own + name) : storage?.setItem(own + name, text))),
     hold: () => {
       const released = new Promise<void>((resolve) => {
         unlock = resolve;
@@ -306,13 +303,8 @@ function openTab(storage: Storage | null, prefix: string): Tab {
   };
 }
 
-/** Anything may have written to the storage of the site. */
 function isUser(text: string): boolean {
-  try {
-    return typeof JSON.parse(text).events[0].event_name === 'string';
-  } catch {
-    return false;
-  }
+  return attempt(() => typeof JSON.parse(text).events[0].event_name) === 'string';
 }
 
 function isUnwanted(): boolean {

@@ -71,14 +71,13 @@ export interface Person<Plan> {
 }
 
 /** What a platform adds. */
-export interface Platform extends Pick<QueueParts, 'keep' | 'exclusively' | 'keepaliveBytesMax' | 'beacon'> {
+export interface Platform
+  extends Pick<QueueParts, 'keep' | 'isAllowed' | 'exclusively' | 'keepaliveBytesMax' | 'beacon'> {
   readonly limits: Limits;
   /** Who calls without a person are about. */
   readonly person: PersonMemory;
   /** Properties that every event gets. */
   readonly context?: () => Properties | false;
-  /** False while the person does not want to be tracked. */
-  readonly isAllowed?: () => boolean;
 }
 
 export interface PersonMemory {

@@ -86,6 +86,8 @@ export interface QueueParts {
   readonly limits: Limits;
   readonly emit: <Name extends keyof SluiceEvents>(name: Name, detail: SluiceEvents[Name]) => void;
   readonly keep?: Keep | undefined;
+  /** False while the person does not want to be tracked: then nothing is sent, and what waits is discarded. */
+  readonly isAllowed?: (() => boolean) | undefined;
   /** Runs while no other page of the site sends. */
   readonly exclusively?: <Result>(send: () => Promise<Result>) => Promise<Result>;
   /** For requests that outlive their page: how many bytes they may have together. */
@@ -269,6 +271,7 @@ export class Queue {
 
   /** The page may be gone after this call: hands over what a request that outlives it may carry. */
   leave(): void {
+    if (this.#isUnwanted()) return;
     // Whatever waits for its next attempt has no other chance on this page.
     if (this.#endPause !== null && this.#batch !== null) this.#putBack(this.#batch);
     const room = (this.#parts.keepaliveBytesMax ?? 0) - (this.#batch?.bytes ?? 0);
@@ -370,14 +373,21 @@ export class Queue {
     };
     // It is empty once it was put back.
     for (let attempt = 0; batch.entries.length > 0 && !this.#isClosed; attempt++) {
-      const outcome = await exclusively(() => this.#request(endpoint, init));
-      if (this.#apply(batch, outcome) || this.#isClosed) return;
+      const outcome = await exclusively(async () => (this.#isUnwanted() ? null : this.#request(endpoint, init)));
+      if (outcome === null || this.#apply(batch, outcome) || this.#isClosed) return;
       // Full jitter: clients that failed together do not come back together.
       const backoffMs = Math.random() * Math.min(retryDelayMaxMs, retryDelayMs * 2 ** attempt);
       const delayMs = Math.round(outcome.retryAfterMs + backoffMs);
       this.#parts.emit('retry', { status: outcome.status, delay_ms: delayMs, message: outcome.message });
       await this.#pause(delayMs);
     }
+  }
+
+  /** Another page may have opted out, also while this one waited. */
+  #isUnwanted(): boolean {
+    if (this.#parts.isAllowed?.() !== false) return false;
+    this.discard();
+    return true;
   }
 
   #pause(ms: number): Promise<void> {

@@ -15,6 +15,8 @@ const PATIENCE_MS = 60_000;
 const forbid = (name: string, object: string): string =>
   `Object.defineProperty(${object}, '${name}', { get() { throw new DOMException('denied', 'SecurityError'); }, set() { throw new DOMException('denied', 'SecurityError'); } });`;
 const FORBID_STORAGE = forbid('localStorage', 'window');
+const FILL_STORAGE = `for (let size = 4_000_000; size >= 1; size /= 2)
+  try { for (;;) localStorage.setItem('other' + Math.random(), 'x'.repeat(size)); } catch {}`;
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, n) => n);
 
 suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
@@ -182,7 +184,7 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     await trackEach(page, 'lockless', 1, 3);
     await flushed(page);
     await page.evaluate(`{
-      const prefix = Object.keys(localStorage).find((name) => name.endsWith('anon')).replace('anon', 'q:${tab}:');
+      const prefix = Object.keys(localStorage).find((name) => name.endsWith('anon')).replace('anon', 'q.${tab}.');
       localStorage.setItem(prefix + 'of-an-old-page', ${JSON.stringify(left)});
       localStorage.setItem(prefix + 'nonsense', '{"events":');
     }`);
@@ -263,9 +265,7 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
   });
 
   test('storage full: calls stay in memory and arrive', async () => {
-    const fill = `for (let size = 4_000_000; size >= 1; size /= 2)
-      try { for (;;) localStorage.setItem('other' + Math.random(), 'x'.repeat(size)); } catch {}`;
-    const page = await visit(await newVisitor({ script: fill }), site.url);
+    const page = await visit(await newVisitor({ script: FILL_STORAGE }), site.url);
     await trackEach(page, 'crammed', 0, 5);
     assert.equal(await keptCalls(page), 0);
     const id = await page.evaluate<string>('window.sluice.anonymousId');
@@ -327,6 +327,56 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     assert.deepEqual(await storedNumbers(server(), 'unwanted'), []);
     await page.reload();
     assert.equal(await page.evaluate<string>('window.sluice.anonymousId'), id, 'kept since optIn()');
+  });
+
+  test('opting out where storage is full: the next page and other tabs know of it', async () => {
+    const page = await visit(await newVisitor({ script: FILL_STORAGE }), site.url);
+    const other = await visit(context, site.url);
+    await called(page, 'optOut');
+    await page.reload();
+    await called(page, 'track', 'unwanted too', { n: 0 });
+    await called(other, 'track', 'unwanted too', { n: 1 });
+    const nothing = { delivered: 0, rejected: [], dropped: 0, pending: 0 };
+    assert.deepEqual(await called(page, 'flush'), nothing);
+    assert.deepEqual(await called(other, 'flush'), nothing);
+    await called(page, 'optIn');
+    await called(page, 'track', 'wanted too', { n: 0 });
+    await flushed(page);
+    await arrived('wanted too', 1);
+    assert.deepEqual(await storedNumbers(server(), 'unwanted too'), []);
+  });
+
+  test('opting out where storage is forbidden: what other tabs were about to send is discarded', async () => {
+    const page = await visit(await newVisitor({ script: FORBID_STORAGE }), site.url);
+    const retrying = await visit(context, site.url);
+    const leaving = await visit(context, site.url);
+    const bodies: string[] = [];
+    isBlocked = true;
+    await trackEach(retrying, 'no longer', 0, 5);
+    const attempt = retrying.waitForRequest('**/ingest/events');
+    await Promise.all([called(retrying, 'flush', { timeoutMs: 1 }), attempt]);
+    await trackEach(leaving, 'no longer', 5, 10);
+    await called(page, 'optOut');
+    isBlocked = false;
+    context.on('request', (request) => bodies.push(request.postData() ?? ''));
+    await leaving.goto('about:blank');
+    assert.deepEqual(await called(retrying, 'flush'), { delivered: 0, rejected: [], dropped: 0, pending: 0 });
+    assert.deepEqual(
+      bodies.filter((body) => body.includes('no longer')),
+      [],
+    );
+  });
+
+  test('a browser that begins to signal Global Privacy Control: what was kept before is removed', async () => {
+    const page = await visit(await newVisitor(), site.url);
+    isBlocked = true;
+    await called(page, 'identify', { user_id: 'ada', email: 'ada@example.com' });
+    await trackEach(page, 'before', 0, 5);
+    await context.addInitScript("Object.defineProperty(navigator, 'globalPrivacyControl', { value: true })");
+    const next = await visit(context, site.url);
+    await page.close();
+    await next.reload();
+    assert.deepEqual(await next.evaluate<string[]>('Object.keys(localStorage)'), []);
   });
 
   test('early calls: each is run on its own, and what is no call is skipped', async () => {

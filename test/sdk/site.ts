@@ -64,5 +64,5 @@ export function trackEach(page: Page, name: string, from: number, to: number, fi
 
 /** How many calls the pages of the site have kept in localStorage. */
 export function keptCalls(page: Page): Promise<number> {
-  return page.evaluate<number>("Object.keys(localStorage).filter((name) => name.includes(':q:')).length");
+  return page.evaluate<number>("Object.keys(localStorage).filter((name) => name.includes('.q.')).length");
 }
