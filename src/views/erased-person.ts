@@ -5,9 +5,19 @@
  * are compared, as each type of identifier: removing one too many is better than one too few, since rejections are kept
  * for only a few days. Only values shorter than SHORT_CHARACTERS must be where an identifier is expected: a person with
  * the user_id "1" is not named by every quantity.
+ *
+ * Settings may have changed since the person was stored, and may change again before late data is processed. So a
+ * phone number is also compared, and its tombstone also stored, as it is without `SLUICE_DEFAULT_COUNTRY`; and no value
+ * is taken for junk because of `SLUICE_JUNK_VALUES`.
  */
 
-import { type MatchOptions, matchKeyOf, matchKeysOf } from '../identity/match-keys.ts';
+import {
+  DEFAULT_MATCH_OPTIONS,
+  type MatchOptions,
+  matchKeyOf,
+  matchKeysOf,
+  normalise,
+} from '../identity/match-keys.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { jsonIn, parseJson } from '../json/parse.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NormalisedKey } from '../model.ts';
@@ -19,6 +29,25 @@ export function erasedKeys(identifiers: readonly IdentifierRow[]): MatchKey[] {
 
 export function nameOfKey({ type, value }: NormalisedKey): string {
   return `${IDENTIFIER_TYPES.indexOf(type)}:${value}`;
+}
+
+/** The keys under which an erased key is found, whatever the default country. */
+export function spellingsOf(key: MatchKey): readonly NormalisedKey[] {
+  const { type, value, raw } = key;
+  if (type !== 'phone_number' || raw === value) return [key];
+  const plain = normalise(type, raw, DEFAULT_MATCH_OPTIONS);
+  return plain === value ? [key] : [key, { type, value: plain }];
+}
+
+/** Whether a key is one of those that are erased. */
+function keyTest(keys: readonly MatchKey[]): (key: MatchKey) => boolean {
+  const names = new Set(keys.flatMap(spellingsOf).map(nameOfKey));
+  return (key) => spellingsOf(key).some((spelling) => names.has(nameOfKey(spelling)));
+}
+
+/** Compares keys under the settings of today, but takes no value for junk because of them. */
+function comparable({ defaultCountry }: MatchOptions): MatchOptions {
+  return { ...DEFAULT_MATCH_OPTIONS, defaultCountry };
 }
 
 export function textTest(keys: readonly MatchKey[]): (json: string) => boolean {
@@ -33,18 +62,18 @@ export function textTest(keys: readonly MatchKey[]): (json: string) => boolean {
 
 /** Whether an accepted user has one of these keys; of what is not JSON, whether it names them. */
 export function userTest(keys: readonly MatchKey[], options: MatchOptions): (user: string) => boolean {
-  const names = new Set(keys.map(nameOfKey));
+  const isErased = keyTest(keys);
   const isIn = textTest(keys);
   return (payload) => {
     const user = jsonIn(payload);
-    return user === undefined ? isIn(payload) : isUserOf(user, names, options);
+    return user === undefined ? isIn(payload) : isUserOf(user, isErased, options);
   };
 }
 
-function isUserOf(user: unknown, names: ReadonlySet<string>, options: MatchOptions): boolean {
+function isUserOf(user: unknown, isErased: (key: MatchKey) => boolean, options: MatchOptions): boolean {
   return identifiersIn(user).some(({ type, value }) => {
     const texts = { [type]: String(value) };
-    return matchKeysOf(texts, options).keys.some((key) => names.has(nameOfKey(key)));
+    return matchKeysOf(texts, comparable(options)).keys.some(isErased);
   });
 }
 
@@ -62,18 +91,18 @@ const TOKENS = /"(?:[^"\\]|\\.)*(?:"|\\?$)|-?\d[\d.eE+-]*/g;
 
 /** Whether a rejected user names one of these keys anywhere; its JSON may be cut off. */
 export function payloadTest(keys: readonly MatchKey[], options: MatchOptions): (payload: string) => boolean {
-  const names = new Set(keys.map(nameOfKey));
+  const isErased = keyTest(keys);
   const types = [...new Set(keys.map(({ type }) => type))];
   const isKey = (text: string): boolean =>
     text.length <= VALUE_CHARACTERS_MAX &&
     types.some((type) => {
-      const key = matchKeyOf(type, text, options);
-      return typeof key === 'object' && key !== null && names.has(nameOfKey(key));
+      const key = matchKeyOf(type, text, comparable(options));
+      return typeof key === 'object' && key !== null && isErased(key);
     });
   return (payload) => {
     const user = jsonIn(payload, parseExact);
     if (user === undefined) return (payload.match(TOKENS) ?? []).some((token) => isKey(textOfToken(token)));
-    if (isUserOf(user, names, options)) return true;
+    if (isUserOf(user, isErased, options)) return true;
     for (const { text, isExpected } of textsIn(user)) {
       if ((isExpected || text.length >= SHORT_CHARACTERS) && isKey(text)) return true;
     }

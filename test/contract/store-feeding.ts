@@ -78,7 +78,15 @@ export function person(identifiers: object, events: readonly object[] = [{}], us
 export async function feed(
   { writer }: Pick<StoreUnderTest, 'writer'>,
   entries: readonly (LogEntry & { firstUserIndex?: number })[],
-  { plans, catalogue }: { readonly plans?: WarningPlans; readonly catalogue?: CatalogueCollector } = {},
+  {
+    plans,
+    catalogue,
+    defaultCountry = null,
+  }: {
+    readonly plans?: WarningPlans;
+    readonly catalogue?: CatalogueCollector;
+    readonly defaultCountry?: string | null;
+  } = {},
 ): Promise<void> {
   const start = (await writer.processed()).positions.get(0) ?? 0;
   const records = entries.map((entry, index) => ({
@@ -90,7 +98,7 @@ export async function feed(
   const transaction = await writer.begin();
   try {
     await transaction.advance(0, start, start + records.length);
-    const context = { options: OPTIONS, now: () => PROCESSED_AT, failpoint: () => undefined };
+    const context = { options: { ...OPTIONS, defaultCountry }, now: () => PROCESSED_AT, failpoint: () => undefined };
     await processBatch(transaction, records, { ...context, plans, catalogue });
     await transaction.commit(false);
     catalogue?.commit();

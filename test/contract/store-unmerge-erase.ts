@@ -359,6 +359,27 @@ export function storeUnmergeAndEraseContract(open: OpenStore): void {
       );
     });
 
+    test('late data of an erased person is dropped, too, if the default country has changed since', async () => {
+      const national = person({ phone_number: '030 123456' });
+      const countries = [null, 'DE', 'AT'] as const;
+      const found = async (): Promise<string[]> => {
+        const spellings = ['digits:030123456', '+4930123456', '+4330123456'];
+        const profiles = spellings.map(async (one) => under.store.findProfile(TENANT, 'phone_number', one));
+        return (await Promise.all(profiles)).flatMap((profile) => profile?.id ?? []);
+      };
+      let at = START;
+      for (const then of countries) {
+        for (const now of countries) {
+          await feed(under, [request([national], { receivedAt: (at += 1_000) })], { defaultCountry: then });
+          const ids = await found();
+          assert.equal(ids.length, 1);
+          await under.store.erase(TENANT, ids[0] as string, { ...ACT, at: (at += 1_000) });
+          await feed(under, [request([national], { receivedAt: at - 500 })], { defaultCountry: now });
+          assert.deepEqual(await found(), [], `${then} → ${now}`);
+        }
+      }
+    });
+
     test('erases and unmerges between the writer’s batches leave every sum right, whatever the history', async () => {
       const entries = entriesOf(11, 150, 12);
       for (let start = 0; start < entries.length; start += 30) {

@@ -38,6 +38,22 @@ suite('A rejected user is found by the identifiers of a person who is erased', (
     }
   });
 
+  test('whatever the default country and the junk values of today', () => {
+    const spelt = { type: 'phone_number', raw: '030 123456' } as const;
+    const stored = { none: 'digits:030123456', DE: '+4930123456', AT: '+4330123456' };
+    const rejected = JSON.stringify({ identifiers: { phone_number: '030-123456' } });
+    for (const value of Object.values(stored)) {
+      for (const defaultCountry of [null, 'DE', 'AT']) {
+        const options = { ...OPTIONS, defaultCountry };
+        assert.equal(payloadTest([{ ...spelt, value }], options)(rejected), true, `${value} ${defaultCountry}`);
+        assert.equal(userTest([{ ...spelt, value }], options)(rejected), true, `${value} ${defaultCountry}`);
+      }
+    }
+    const junk = { ...OPTIONS, junkValues: new Set(['4711']) };
+    assert.equal(payloadTest(KEYS, junk)('{"identifiers":{"user_id":"4711"}}'), true);
+    assert.equal(userTest(KEYS, junk)('{"identifiers":{"user_id":"4711"}}'), true);
+  });
+
   test('in a message of one of Segment’s SDKs', () => {
     for (const message of [
       { type: 'track', userId: '4711' },

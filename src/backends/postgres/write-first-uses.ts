@@ -20,6 +20,7 @@ import {
   type LookupRequest,
   StoreConflictError,
 } from '../../store-writer.ts';
+import { spellingsOf } from '../../views/erased-person.ts';
 import { HASHED, type HashOfKey, type KeyHash, keyHashes, SECRET_BYTES } from '../../views/keyed-hash.ts';
 import { isOfBody, olderUseName } from '../../views/key-use.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
@@ -306,10 +307,18 @@ function nameOfErased(tenant: number, { type, value }: MatchKey): string {
 async function findTombstones(client: Queryable, lookups: readonly Lookup[]): Promise<Map<string, number>> {
   const keys = lookups.flatMap(({ tenant, request }) =>
     request.users.flatMap((user) =>
-      user.keys.map((key) => ({ tenant, name: nameOfErased(tenant, key), hash: tombstoneOf(request.tenantId, key) })),
+      user.keys.flatMap((key) =>
+        spellingsOf(key).map((spelling) => ({
+          tenant,
+          name: nameOfErased(tenant, key),
+          hash: tombstoneOf(request.tenantId, spelling),
+        })),
+      ),
     ),
   );
   const { rows } = await FIND_TOMBSTONES.query<{ ordinal: number; erased_at: number }>(client, keys);
+  // Of two spellings of one key, the one that was erased last counts.
+  rows.sort((a, b) => a.erased_at - b.erased_at);
   return new Map(
     rows.map(({ ordinal, erased_at: erasedAt }) => [(keys[ordinal - 1] as (typeof keys)[0]).name, erasedAt]),
   );

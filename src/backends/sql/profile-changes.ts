@@ -18,7 +18,7 @@ import type { MatchOptions } from '../../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber, type TenantId } from '../../model.ts';
 import type { AuditContext } from '../../store.ts';
 import type { UnmergePlan } from '../../views/unmerge.ts';
-import { nameOfKey, payloadTest, textTest, userTest } from '../../views/erased-person.ts';
+import { nameOfKey, payloadTest, spellingsOf, textTest, userTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { insertAudit } from './audit.ts';
 import { removeExamples } from './catalogue.ts';
@@ -197,8 +197,10 @@ export function* writeTombstones(
 ): Steps<void> {
   const rows = new Map<string, StoreTables['tombstones']>();
   for (const { key, erasedAt } of tombstones.toSorted((a, b) => a.erasedAt - b.erasedAt)) {
-    const hash = tombstoneOf(tenantId, key);
-    rows.set(Buffer.from(hash).toString('hex'), { tenant, hash, erased_at: erasedAt });
+    for (const spelling of spellingsOf(key)) {
+      const hash = tombstoneOf(tenantId, spelling);
+      rows.set(Buffer.from(hash).toString('hex'), { tenant, hash, erased_at: erasedAt });
+    }
   }
   // In one order, as everywhere: two transactions may write the same ones, and must not deadlock.
   const sorted = [...rows.values()].sort((a, b) => Buffer.compare(a.hash, b.hash));

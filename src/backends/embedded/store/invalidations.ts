@@ -11,8 +11,9 @@
  * up only keys whose short hash is among them.
  */
 
-import type { MatchKey, NodeNumber } from '../../../model.ts';
+import type { MatchKey, NodeNumber, NormalisedKey } from '../../../model.ts';
 import type { Tombstone } from '../../../store-writer.ts';
+import { spellingsOf } from '../../../views/erased-person.ts';
 import { tombstoneOf } from '../../../views/tombstone.ts';
 import type { StoreConnection, Tenant } from './connection.ts';
 import { runKeyOf } from './match-keys.ts';
@@ -88,16 +89,28 @@ export class Tombstones {
   /** Undefined if the key was not erased, or only before `receivedAt`. */
   erasedAt(tenant: Tenant, key: MatchKey, receivedAt: number): number | undefined {
     const isComplete = receivedAt > this.#incompleteUntil;
-    if (isComplete && !this.#erasedHashes.has(runKeyOf(this.#store.hashOf, tenant.no, key)[0])) return undefined;
     const sql = 'SELECT erased_at FROM tombstones WHERE tenant = ? AND hash = ?';
-    return this.#store.get<{ erased_at: number }>(sql, tenant.no, tombstoneOf(tenant.id, key))?.erased_at;
+    const times = spellingsOf(key).flatMap((spelling) => {
+      if (isComplete && !this.#erasedHashes.has(this.#shortHashOf(tenant, spelling))) return [];
+      return this.#store.get<{ erased_at: number }>(sql, tenant.no, tombstoneOf(tenant.id, spelling))?.erased_at ?? [];
+    });
+    return times.length === 0 ? undefined : Math.max(...times);
   }
 
   write(tenant: Tenant, tombstones: readonly Tombstone[]): void {
-    this.add(tombstones.map(({ key }) => runKeyOf(this.#store.hashOf, tenant.no, key)[0]));
+    const spelt = tombstones.flatMap(({ key, erasedAt }) =>
+      spellingsOf(key).map((spelling) => ({ spelling, erasedAt })),
+    );
+    this.add(spelt.map(({ spelling }) => this.#shortHashOf(tenant, spelling)));
     const sql = `INSERT INTO tombstones VALUES (?, ?, ?)
       ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)`;
-    for (const { key, erasedAt } of tombstones) this.#store.run(sql, tenant.no, tombstoneOf(tenant.id, key), erasedAt);
+    for (const { spelling, erasedAt } of spelt) {
+      this.#store.run(sql, tenant.no, tombstoneOf(tenant.id, spelling), erasedAt);
+    }
+  }
+
+  #shortHashOf(tenant: Tenant, key: NormalisedKey): number {
+    return runKeyOf(this.#store.hashOf, tenant.no, key)[0];
   }
 
   /** The short hashes of keys that were erased since the last call. */

@@ -43,7 +43,7 @@ import { type EventTable, idBytes, inWriteTransaction, type StoreConnection } fr
 import { MATCH_KEYS, runKeyOf } from './match-keys.ts';
 import { PROFILE_RUNS, subtractEvents } from './profile-runs.ts';
 import { identifiersOf, mergesOf, nodesById } from './profiles.ts';
-import { erasedKeys, eventIdOf } from '../../../views/erased-person.ts';
+import { erasedKeys, eventIdOf, spellingsOf } from '../../../views/erased-person.ts';
 import type { ProfileNodes } from '../../../views/profile.ts';
 import { planUnmerge } from '../../../views/unmerge.ts';
 import { uuidBytes } from '../uuids.ts';
@@ -242,7 +242,8 @@ function eraseProfile(
   store.runs(MATCH_KEYS).remove(runKeys);
   for (const node of nodes) store.run('DELETE FROM aliases WHERE node = ?', node);
   store.runs(PROFILE_RUNS).remove(nodes.map((node) => [node]));
-  invalidate(store, { nodes, erasedKeys: runKeys.map(([hash]) => hash) });
+  const erased = keys.flatMap(spellingsOf).map((spelling) => runKeyOf(store.hashOf, tenant, spelling)[0]);
+  invalidate(store, { nodes, erasedKeys: erased });
   store.steps((tables) => addToSums(tables, 'profile_counts', [{ tenant, profiles: -1 }]));
 }
 
