@@ -280,8 +280,11 @@ function undoneList(undone: UndoneByRestore): string {
     }),
     ...undone.members_removed_since.map((id) => `remove again   DELETE /members/${id}`),
   ];
-  if (lines.length === 0)
-    return 'In the old data folder no one was unmerged or erased, no key ended and no member was removed since the backup.\n';
+  if (lines.length === 0) {
+    return `There is nothing to do again: no one in the backup was unmerged or erased since, no key ended and no member was
+removed. Requests of erased people that still wait in its log are dropped.
+`;
+  }
   const left = lines.length - SHOWN_MAX;
   const order =
     people.length === 0

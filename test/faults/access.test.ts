@@ -293,6 +293,9 @@ test('a disk that is mounted read-only is named, and nothing is to be moved', as
   assert.match(words, /is on a disk that is mounted read-only/);
   assert.match(words, /Mount the disk for writing/);
   assert.doesNotMatch(words, /Move |chown/);
+  const { code, stderr } = await runSluice(['backup', '--data', dataFolder, '--to', '/dev/shm/never-made.tar']);
+  assert.equal(code, 1);
+  assert.match(stderr, /is mounted read-only.*copy the folder to another disk/);
 });
 
 suite('A file of the data folder', () => {

@@ -4,10 +4,10 @@
  * the file of the server's lock is removed nevertheless (`data-folder/held-lock.ts`).
  */
 
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, constants, existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { refuseInaccessibleFiles } from '../../data-folder/access.ts';
+import { deniedBy, refuseInaccessibleFiles } from '../../data-folder/access.ts';
 import { OperatorError } from '../../errors.ts';
 import { ownLike } from '../../data-folder/files.ts';
 import { identityOf } from '../../data-folder/file-identity.ts';
@@ -145,6 +145,12 @@ export function lockForBackup(logFolder: string): Lock {
     return { release: lockFile(file, BACKUP_WAIT_MS, 'MEMORY') };
   } catch (error) {
     if (isBusy(error)) throw new OperatorError(`Another backup of ${dataFolder} is running. Wait until it has ended.`);
+    if (deniedBy(logFolder, constants.W_OK) === 'EROFS') {
+      throw new OperatorError(
+        `The disk of ${dataFolder} is mounted read-only, so that the backup cannot lock the data folder. With no server running, copy the folder to another disk (cp -a), and back up the copy with --data.`,
+        { cause: error },
+      );
+    }
     if (!isFullDisk(error)) throw error;
     throw new OperatorError(
       `The disk of ${dataFolder} is full, so that the backup cannot lock the data folder. Free a few kilobytes there; then run it again.`,
