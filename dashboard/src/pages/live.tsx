@@ -48,8 +48,9 @@ export default function LivePage(): ReactNode {
   );
 }
 
+/** Masked, as what comes from `/live` is. */
 function listPath({ eventName, profileId }: LiveFilter, limit: number): string {
-  const query = new URLSearchParams({ limit: String(limit), include: 'person' });
+  const query = new URLSearchParams({ limit: String(limit), include: 'person', personal: 'mask' });
   if (eventName !== '') query.set('event_name', eventName);
   const path = profileId === '' ? '/events' : `/profiles/${encodeURIComponent(profileId)}/events`;
   return `${path}?${query.toString()}`;
