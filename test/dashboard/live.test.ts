@@ -9,7 +9,9 @@ import {
   askAs,
   assertNoComplaints,
   deliver,
+  eventsInTheirOrder,
   heading,
+  inView,
   type MemberServer,
   sees,
   startMemberServer,
@@ -248,6 +250,21 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     await sees(page.locator('.live-detail'), 'Event time');
     const shown = await list().getByRole('listitem').count();
     assert.ok(shown <= 200, `${shown} rows`);
+    assertNoComplaints(watched);
+  });
+
+  test('a link opens an event further back, or says that it is not there', async () => {
+    const trace = await deliver(running.server, running.server.key, eventsInTheirOrder('linked', 600));
+    const detail = page.locator('.live-detail');
+    await open(`?name=counted&open=${trace}.1.20`);
+    await inView(detail.getByText('120', { exact: true }));
+    await open(`?name=counted&open=${trace}.5.99`);
+    const missing = page.getByText('The event that this link opens is not among the newest 500 shown here');
+    await missing.waitFor();
+    await page.getByRole('link', { name: 'See the request that it came with' }).waitFor();
+    await page.getByRole('button', { name: 'Show older' }).click();
+    await detail.getByText('599', { exact: true }).waitFor();
+    await missing.waitFor({ state: 'detached' });
     assertNoComplaints(watched);
   });
 
