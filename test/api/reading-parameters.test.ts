@@ -14,7 +14,7 @@ const ANY_TIME = { from: null, to: null };
 const TIME_TEXT = 'must be an ISO 8601 time, such as 2026-11-14T09:30:00Z';
 const LIMIT_TEXT = 'limit must be a whole number from 1 to 500';
 const CURSOR_TEXT = 'cursor is not one that the store gave';
-const EVENTS_HAVE = 'there are event_name, from, to, include, limit, cursor';
+const EVENTS_HAVE = 'there are event_name, from, to, include, personal, limit, cursor';
 const ONE_IDENTIFIER = 'exactly one of user_id, email, phone_number, anon_id is required';
 const TYPED = (name: string): string =>
   `${name} must be a type (user_id, email, phone_number, anon_id), a colon and a value, such as email:ada@example.com`;

@@ -112,6 +112,13 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     const ledger = await bodyOf('/ledger');
     const [hour] = ledger['hours'] as Record<string, unknown>[];
     assert.deepEqual([ledger['balanced'], hour?.['users_rejected'], hour?.['users_resubmitted']], [true, 214, 213]);
+    for (const range of ['1h', '24h', '7d', '30d']) {
+      await page.goto(`/dashboard/development?clock=receipt&range=${range}`);
+      await sees(page.locator('.figure').filter({ hasText: 'User entries accepted' }), /^1$/);
+      await sees(page.locator('.figure').filter({ hasText: 'User entries rejected' }), /^214$/);
+      // The events of the hours are those of the ledger.
+      if (range !== '1h') await sees(page, 'Events received include those of 213 user entries');
+    }
     await page.goto(`/dashboard/development/traces/${trace}`);
     await sees(page, 'Rejected at first, then resubmitted');
     await page.goto('/dashboard/development/audit');

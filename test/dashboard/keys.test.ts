@@ -163,6 +163,32 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     watched.complaints.splice(0);
   });
 
+  test('what another member changes while a key is edited is kept, unless it was changed here too', async () => {
+    const key = await make('edited by two', async (dialog) => {
+      await dialog.getByLabel('Kind').selectOption('publishable');
+    });
+    await page.getByRole('button', { name: 'I have saved it' }).click();
+    const edit = row('edited by two').getByRole('button', { name: /^Edit / });
+    await edit.click();
+    const listed = await askAs(running.server, running.session, '/keys');
+    const { keys } = listed.body as { keys: { id: string; last_four: string }[] };
+    const id = keys.find(({ last_four: lastFour }) => lastFour === key.slice(-4))?.id;
+    const body = { name: 'edited', origins: ['https://shop.example'], rate_limit: { users_per_second: 5, burst: 9 } };
+    const changed = await askAs(running.server, running.session, `/keys/${id}`, { method: 'PATCH', body });
+    assert.equal(changed.status, 200, changed.text);
+    const dialog = page.getByRole('dialog', { name: 'Edit edited by two' });
+    await dialog.getByLabel('Name').fill('edited by two, at last');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await dialog.waitFor({ state: 'hidden' });
+    await sees(row('edited by two, at last'), 'Only from https://shop.example');
+    await sees(row('edited by two, at last'), 'At most 5 users per second, 9 at once');
+    await edit.click();
+    await page.getByRole('dialog', { name: 'Edit edited by two' }).getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
+    await sees(row('edited by two, at last'), 'Only from https://shop.example');
+    assertNoComplaints(watched);
+  });
+
   test('rolled with an overlap, the old key and the new one both work', async () => {
     const old = await make('rolled');
     await page.getByRole('button', { name: 'I have saved it' }).click();

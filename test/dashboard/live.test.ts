@@ -3,9 +3,19 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
-import { createKey, post } from '../server.ts';
+import { createKey, eventually, get, post } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
-import { assertNoComplaints, deliver, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
+import {
+  askAs,
+  assertNoComplaints,
+  deliver,
+  eventsInTheirOrder,
+  heading,
+  inView,
+  type MemberServer,
+  sees,
+  startMemberServer,
+} from './member-page.ts';
 
 const LIVE = '/dashboard/development/live';
 /** The promise is a second; a machine that is busy with other tests gets more before the test fails. */
@@ -242,4 +252,47 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     assert.ok(shown <= 200, `${shown} rows`);
     assertNoComplaints(watched);
   });
+
+  test('a link opens an event further back, or says that it is not there', async () => {
+    const trace = await deliver(running.server, running.server.key, eventsInTheirOrder('linked', 600));
+    const detail = page.locator('.live-detail');
+    await open(`?name=counted&open=${trace}.1.20`);
+    await inView(detail.getByText('120', { exact: true }));
+    await open(`?name=counted&open=${trace}.5.99`);
+    const missing = page.getByText('The event that this link opens is not among the newest 500 shown here');
+    await missing.waitFor();
+    await page.getByRole('link', { name: 'See the request that it came with' }).waitFor();
+    await page.getByRole('button', { name: 'Show older' }).click();
+    await detail.getByText('599', { exact: true }).waitFor();
+    await missing.waitFor({ state: 'detached' });
+    assertNoComplaints(watched);
+  });
+
+  test('what the plan marks as personal is masked: in what was there before, in older events, and in new ones', async () => {
+    const { server, session } = running;
+    const schema = { properties: { card: { type: 'string', 'x-personal': true } } };
+    const pushed = await askAs(server, session, '/plan', { method: 'PUT', body: { events: { paid: { schema } } } });
+    assert.equal(pushed.status, 200, pushed.text);
+    const pay = (count: number): Promise<string> =>
+      send('payer', ...Array.from({ length: count }, (_, n) => ({ event_name: 'paid', card: `4111-${n}` })));
+    await pay(60);
+    const masks = list().getByText('•••');
+    for (const query of ['?name=paid', `?name=paid&person=${await payerId()}`]) {
+      await open(query);
+      await eventually('the first page is masked', async () => (await masks.count()) === 50);
+      await page.getByRole('button', { name: 'Show older' }).click();
+      await eventually('older ones are masked', async () => (await masks.count()) === 60);
+      assert.ok(!(await page.content()).includes('4111'), query);
+    }
+    await pay(1);
+    await page.getByRole('button', { name: 'Show 1 new event' }).click();
+    await eventually('a new one is masked', async () => (await masks.count()) === 61);
+    assert.ok(!(await page.content()).includes('4111'));
+    assertNoComplaints(watched);
+  });
+
+  async function payerId(): Promise<string> {
+    const { body } = await get(running.server, running.server.key, '/profiles?user_id=payer');
+    return (body as { id: string }).id;
+  }
 });

@@ -105,6 +105,25 @@ export async function deliver(server: TestServer, key: string, users: readonly u
   return traceId;
 }
 
+/** Of one person, a hundred to a user, newest first: `no` is the place of each. */
+export function eventsInTheirOrder(userId: string, count: number): object[] {
+  const now = Date.now();
+  const events = Array.from({ length: count }, (_, no) => {
+    return { event_name: 'counted', no, timestamp: new Date(now - 1_000 * no).toISOString() };
+  });
+  return Array.from({ length: Math.ceil(count / 100) }, (_, n) => {
+    return { identifiers: { user_id: userId }, events: events.slice(100 * n, 100 * (n + 1)) };
+  });
+}
+
+/** Waits until it can be seen without scrolling. */
+export async function inView(locator: Locator): Promise<void> {
+  await locator.waitFor();
+  const top = await eventually('it is there', async () => (await locator.boundingBox())?.y);
+  const height = locator.page().viewportSize()?.height ?? 0;
+  assert.ok(top >= 0 && top < height, `at ${top} of ${height}`);
+}
+
 /** What the browser complained about must be what the test provoked, and nothing else. */
 export function assertNoComplaints({ complaints }: WatchedPage, provoked?: RegExp): void {
   assert.deepEqual(

@@ -58,12 +58,12 @@ test('what was received is taken from the ledger where minutes are not kept', ()
       users: BOOKS_OF_2,
       events: BOOKS_OF_5,
       users_rejected: 1,
-      users_resubmitted: 0,
+      users_resubmitted: 1,
       dropped_by_clients: 0,
     };
   });
-  const { accepted, rejected, events } = receivedByHour(result.range, hours);
-  assert.deepEqual([accepted.total, rejected.total, events.total], [4, 2, 10]);
+  const { accepted, rejected, events, resubmitted } = receivedByHour(result.range, hours);
+  assert.deepEqual([accepted.total, rejected.total, events.total, resubmitted], [2, 2, 10, 2]);
   assert.deepEqual(events.values.slice(-2), [5, 5]);
 });
 

@@ -3,9 +3,18 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
-import { createKey, get, user } from '../server.ts';
+import { createKey, eventually, get, user } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
-import { assertNoComplaints, deliver, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
+import {
+  assertNoComplaints,
+  deliver,
+  eventsInTheirOrder,
+  heading,
+  inView,
+  type MemberServer,
+  sees,
+  startMemberServer,
+} from './member-page.ts';
 
 const PEOPLE = '/dashboard/development/people';
 
@@ -181,6 +190,34 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     await page.getByRole('button', { name: 'Filter' }).click();
     await page.getByRole('button', { name: /page_viewed/ }).waitFor({ state: 'detached' });
     await page.getByRole('button', { name: /signed_up/ }).waitFor();
+    assertNoComplaints(watched);
+  });
+
+  test('a link opens an event further back in the timeline, or says that it is not there', async () => {
+    const { server } = running;
+    const trace = await deliver(server, server.key, eventsInTheirOrder('regular', 600));
+    const { id } = await profileOf('user_id=regular');
+    const open = (eventId: string): Promise<unknown> =>
+      page.goto(`${PEOPLE}/${id}?tab=timeline&open=${encodeURIComponent(eventId)}`);
+    await open(`${trace}.1.20`);
+    await inView(page.locator('.timeline__details').getByText('"no": 120'));
+
+    await open(`${trace}.5.99`);
+    const missing = page.getByText('The event that this link opens is not among the newest 500 shown here');
+    await missing.waitFor();
+    await page.getByRole('link', { name: 'See the request that it came with' }).waitFor();
+    for (const shown of [550, 600]) {
+      await page.getByRole('button', { name: 'More', exact: true }).click();
+      await eventually('more are shown', async () => (await page.locator('.timeline__event').count()) === shown);
+    }
+    await missing.waitFor({ state: 'detached' });
+    await page.locator('.timeline__details').getByText('"no": 599').waitFor();
+
+    await open(`${visited}.0.0`);
+    await missing.waitFor();
+    await page.getByLabel('Event name').fill('counted');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await page.getByText(/The event that this link opens/).waitFor({ state: 'detached' });
     assertNoComplaints(watched);
   });
 

@@ -250,7 +250,16 @@ suite('Enforced tracking plans', () => {
     assert.equal((second['person'] as { name: string }).name, 'Ada');
     masked.close();
     shown.close();
-    const erased = await ask(server(), `/profiles/${String(first['profile_id'])}`, {
+    const profile = String(first['profile_id']);
+    for (const path of ['/events', `/profiles/${profile}/events`]) {
+      const read = async (query: string): Promise<Record<string, unknown> | undefined> => {
+        const { body } = await ask(server(), `${path}?include=person${query}`, { headers: withKey(key) });
+        return (body as { events: Record<string, unknown>[] }).events[0];
+      };
+      assert.deepEqual(await read('&personal=mask'), first);
+      assert.deepEqual(await read(''), second);
+    }
+    const erased = await ask(server(), `/profiles/${profile}`, {
       method: 'DELETE',
       headers: { authorization: `Bearer ${key.key}` },
     });

@@ -228,16 +228,22 @@ export function EditKeyDialog({ apiKey, onClose }: EditProps): ReactNode {
 
 function EditForm({ apiKey, onClose }: { apiKey: Key; onClose: () => void }): ReactNode {
   const environment = useEnvironment();
-  const { rate_limit: before } = apiKey;
+  const originsBefore = apiKey.origins.join(' ');
+  const limitBefore = {
+    rate: String(apiKey.rate_limit?.users_per_second ?? ''),
+    burst: String(apiKey.rate_limit?.burst ?? ''),
+  };
   const [name, setName] = useState(apiKey.name);
-  const [origins, setOrigins] = useState(apiKey.origins.join(' '));
-  const [limit, setLimit] = useState<LimitTexts>({
-    rate: String(before?.users_per_second ?? ''),
-    burst: String(before?.burst ?? ''),
-  });
+  const [origins, setOrigins] = useState(originsBefore);
+  const [limit, setLimit] = useState<LimitTexts>(limitBefore);
   const [error, isBusy, submit] = useForm();
   const save = submit(async () => {
-    const body = { name, origins: originsIn(origins), rate_limit: limitIn(limit) };
+    // Only what was changed here: another member may have changed the rest since the dialog was opened.
+    const body = {
+      ...(name !== apiKey.name && { name }),
+      ...(origins !== originsBefore && { origins: originsIn(origins) }),
+      ...((limit.rate !== limitBefore.rate || limit.burst !== limitBefore.burst) && { rate_limit: limitIn(limit) }),
+    };
     await send<Key>(environment, 'PATCH', `/keys/${apiKey.id}`, body);
     onClose();
   });

@@ -13,23 +13,26 @@ import { Button } from '../ui/button.tsx';
 import { Json } from '../ui/code.tsx';
 import { CopyButton } from '../ui/copy-button.tsx';
 import { Icon } from '../ui/icons.tsx';
+import { scrollToLinked } from './linked-event.tsx';
 import { summaryOf, valueText } from './live-events.ts';
 import '../styles/live-row.css';
 
 interface LiveRowProps {
   readonly event: StoredEvent;
   readonly isOpen: boolean;
+  /** Whether the address opened it. */
+  readonly isLinked: boolean;
   readonly keys: KeyList | undefined;
   /** With the id, or '' to close. */
   readonly onOpen: (id: string, options?: { replace?: boolean }) => void;
 }
 
-export const LiveRow = memo(function LiveRow({ event, isOpen, keys, onOpen }: LiveRowProps): ReactNode {
+export const LiveRow = memo(function LiveRow({ event, isOpen, isLinked, keys, onOpen }: LiveRowProps): ReactNode {
   const environment = useEnvironment();
   const detailId = useId();
   const { id, event_name: name, received_at: receivedAt, revenue, properties } = event;
   return (
-    <li className={isOpen ? 'live-row live-row--open' : 'live-row'}>
+    <li className={isOpen ? 'live-row live-row--open' : 'live-row'} ref={isLinked ? scrollToLinked : undefined}>
       <div className="live-row__line">
         <span className="live-row__time">
           <Time at={receivedAt} />

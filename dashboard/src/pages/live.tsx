@@ -13,10 +13,11 @@ import { Badge, type Tone } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
 import { Empty } from '../ui/empty.tsx';
-import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
+import { ErrorNotice, Loading } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
 import { useSending } from '../use-sending.ts';
+import { hasEvent, LINKED_EVENTS_MAX, MissingEvent } from './linked-event.tsx';
 import { changeLive, LISTED_MAX, type LiveEvents, NO_EVENTS } from './live-events.ts';
 import { LiveFilters } from './live-filters.tsx';
 import { LiveRow } from './live-row.tsx';
@@ -48,8 +49,9 @@ export default function LivePage(): ReactNode {
   );
 }
 
+/** Masked, as what comes from `/live` is. */
 function listPath({ eventName, profileId }: LiveFilter, limit: number): string {
-  const query = new URLSearchParams({ limit: String(limit), include: 'person' });
+  const query = new URLSearchParams({ limit: String(limit), include: 'person', personal: 'mask' });
   if (eventName !== '') query.set('event_name', eventName);
   const path = profileId === '' ? '/events' : `/profiles/${encodeURIComponent(profileId)}/events`;
   return `${path}?${query.toString()}`;
@@ -66,12 +68,15 @@ interface LiveFeedProps {
 function LiveFeed({ filter, keys, isPaused, onPause }: LiveFeedProps): ReactNode {
   const environment = useEnvironment();
   const [openId, setOpenId] = useQueryValue('open');
+  const [linkedId] = useState(openId);
   const [live, change] = useReducer(changeLive, NO_EVENTS);
   const [connection, setConnection] = useState<Connection>('connecting');
   const [top, isAtTop] = useIsAtTop();
   const list = useData<EventPage>(listPath(filter, LISTED_MAX));
+  const isOpenListed = list.data === undefined || hasEvent([...ofKey(list.data.events, filter), ...live.shown], openId);
+  const further = useData<EventPage>(openId === '' || isOpenListed ? null : listPath(filter, LINKED_EVENTS_MAX));
 
-  const isReading = !isAtTop || live.shown.some(({ id }) => id === openId);
+  const isReading = !isAtTop || hasEvent(live.shown, openId);
   const goingOnHow = isReading ? 'hold' : 'show';
   const how = isPaused ? 'count' : goingOnHow;
 
@@ -81,6 +86,12 @@ function LiveFeed({ filter, keys, isPaused, onPause }: LiveFeedProps): ReactNode
   useEffect(() => {
     if (list.data !== undefined) onListed(list.data);
   }, [list.data]);
+  const onFurther = useEffectEvent(({ events }: EventPage) => {
+    change({ kind: 'older', events: ofKey(events, filter) });
+  });
+  useEffect(() => {
+    if (further.data !== undefined) onFurther(further.data);
+  }, [further.data]);
 
   const onEvents = useEffectEvent((events: LiveEvents['shown']) => change({ kind: 'arrived', events, how, openId }));
   const onConnection = useEffectEvent((next: Connection) => {
@@ -127,7 +138,14 @@ function LiveFeed({ filter, keys, isPaused, onPause }: LiveFeedProps): ReactNode
     >
       <LiveWords live={live} connection={connection} isPaused={isPaused} />
       {list.error !== undefined && <ErrorNotice error={list.error} onRetry={list.reload} />}
-      <MissingOpen openId={openId} isListed={list.data !== undefined} live={live} />
+      {further.error !== undefined && <ErrorNotice error={further.error} onRetry={further.reload} />}
+      {further.data !== undefined && !hasEvent(ofKey(further.data.events, filter), openId) && (
+        <MissingEvent
+          eventId={openId}
+          shown={live.shown.length}
+          more={further.data.next_cursor === null ? null : 'Show older'}
+        />
+      )}
       <div ref={top} className="live-top" />
       <div className="live-held">
         {live.held.length > 0 && !isPaused && (
@@ -141,7 +159,14 @@ function LiveFeed({ filter, keys, isPaused, onPause }: LiveFeedProps): ReactNode
       {live.shown.length > 0 && (
         <ol className="live-list" aria-label="Events, newest first">
           {live.shown.map((event) => (
-            <LiveRow key={event.id} event={event} isOpen={event.id === openId} onOpen={setOpenId} keys={keys} />
+            <LiveRow
+              key={event.id}
+              event={event}
+              isOpen={event.id === openId}
+              isLinked={event.id === linkedId}
+              onOpen={setOpenId}
+              keys={keys}
+            />
           ))}
         </ol>
       )}
@@ -266,23 +291,6 @@ function StateWords({ live, connection, isPaused }: LiveWordsProps): ReactNode {
   }
   if (live.shown.length === 0) return 'New events show here at once.';
   return `${countOf(live.shown.length, 'event')}, newest first.`;
-}
-
-/** The row of a shared address may be older than what is listed. */
-function MissingOpen(props: { openId: string; isListed: boolean; live: LiveEvents }): ReactNode {
-  const { openId, isListed, live } = props;
-  const environment = useEnvironment();
-  const traceId = openId.split('.')[0] ?? '';
-  if (openId === '' || !isListed || live.shown.some(({ id }) => id === openId)) return null;
-  return (
-    <Notice tone="quiet" title="The event in this link is not among the latest ones">
-      <p>
-        <Link to={viewPath(environment, `traces/${encodeURIComponent(traceId)}`)}>
-          See the request that it came with
-        </Link>
-      </p>
-    </Notice>
-  );
 }
 
 function NoEvents({ filter: { eventName, profileId, keyId } }: { filter: LiveFilter }): ReactNode {

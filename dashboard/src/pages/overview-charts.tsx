@@ -92,6 +92,7 @@ export function ReceiptFigures({ range, rangeAt, now, otherClock }: FiguresProps
   const accepted = received?.accepted.total ?? null;
   const rejected = received?.rejected.total ?? null;
   const events = received?.events.total ?? null;
+  const resubmitted = received?.resubmitted ?? 0;
   return (
     <>
       <Trouble data={data} />
@@ -138,6 +139,12 @@ export function ReceiptFigures({ range, rangeAt, now, otherClock }: FiguresProps
         </Card>
         <ReasonsCard range={range} />
       </div>
+      {resubmitted > 0 && (
+        <p className="muted">
+          Events received include those of {formatNumber(resubmitted)} user{' '}
+          {resubmitted === 1 ? 'entry that was' : 'entries that were'} rejected at first and resubmitted later.
+        </p>
+      )}
       <p className="muted">
         Event names and revenue are counted by event time:{' '}
         <Link to={viewPath(environment, '') + otherClock}>show them</Link>.

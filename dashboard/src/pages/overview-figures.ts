@@ -43,6 +43,8 @@ export interface Received {
   readonly accepted: Row;
   readonly rejected: Row;
   readonly events: Row;
+  /** Users that were rejected and resubmitted since, whose events are among `events`: the ledger does not tell them apart. */
+  readonly resubmitted: number;
 }
 
 export function receivedByMinute(range: Range, minutes: Receipts['minutes']): Received {
@@ -53,6 +55,7 @@ export function receivedByMinute(range: Range, minutes: Receipts['minutes']): Re
     accepted: add((minute) => minute.users_accepted),
     rejected: add((minute) => minute.users_rejected),
     events: add((minute) => minute.events_accepted),
+    resubmitted: 0,
   };
 }
 
@@ -60,9 +63,11 @@ export function receivedByHour(range: Range, hours: readonly LedgerHour[]): Rece
   const add = (numberOf: (hour: LedgerHour) => number): Row => rowOf(addUp(hours, range, ({ hour }) => hour, numberOf));
   return {
     range,
-    accepted: add(({ users }) => users.received),
+    // To the ledger a resubmitted user is received too, but its response said rejected.
+    accepted: add((hour) => hour.users.received - hour.users_resubmitted),
     rejected: add((hour) => hour.users_rejected),
     events: add(({ events }) => events.received),
+    resubmitted: add((hour) => hour.users_resubmitted).total,
   };
 }
 

@@ -3,7 +3,7 @@
  * which event name is asked for, stand in the address. Days are those of the viewer's zone.
  */
 
-import { type FormEvent, type ReactNode, useCallback, useEffect, useState } from 'react';
+import { type FormEvent, type ReactNode, useCallback, useEffect, useEffectEvent, useState } from 'react';
 import { ApiError, get } from '../api.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber, formatUtc } from '../time.tsx';
@@ -16,6 +16,7 @@ import { Empty } from '../ui/empty.tsx';
 import { TextField } from '../ui/field.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { ErrorNotice, Loading } from '../ui/notice.tsx';
+import { hasEvent, LINKED_EVENTS_MAX, MissingEvent, scrollToLinked } from './linked-event.tsx';
 
 const EVENTS_PER_PAGE = 50;
 const dayFormat = new Intl.DateTimeFormat('en-GB', { weekday: 'long', day: 'numeric', month: 'long', year: 'numeric' });
@@ -28,14 +29,27 @@ interface Loaded {
 
 export function PersonTimeline({ profileId }: { profileId: string }): ReactNode {
   const [eventName, setEventName] = useQueryValue('event');
+  const [openId, setOpenId] = useQueryValue('open');
   const { loaded, error, isLoading, more } = useTimeline(profileId, eventName);
+  const isOpenMissing =
+    openId !== '' && loaded !== undefined && !isLoading && error === undefined && !hasEvent(loaded.events, openId);
+  const isSought = isOpenMissing && loaded.cursor !== null && loaded.events.length <= EVENTS_PER_PAGE;
+  const seek = useEffectEvent(() => more(LINKED_EVENTS_MAX - EVENTS_PER_PAGE));
+  useEffect(() => {
+    if (isSought) seek();
+  }, [isSought]);
+  const filter = (name: string): void => {
+    setEventName(name);
+    // The row may not be of that name.
+    setOpenId('', { replace: true });
+  };
   return (
     <Card title="Timeline">
       <NameFilter
         key={eventName}
         eventName={eventName}
         names={new Set(loaded?.events.map((event) => event.event_name))}
-        onChange={setEventName}
+        onChange={filter}
       />
       {loaded === undefined && isLoading && <Loading what="events" />}
       {loaded?.events.length === 0 && (
@@ -43,11 +57,14 @@ export function PersonTimeline({ profileId }: { profileId: string }): ReactNode 
           {eventName === '' ? <p>No events of this person are stored.</p> : <p>Names are case-sensitive.</p>}
         </Empty>
       )}
+      {isOpenMissing && !isSought && (
+        <MissingEvent eventId={openId} shown={loaded.events.length} more={loaded.cursor === null ? null : 'More'} />
+      )}
       {loaded !== undefined && <Days events={loaded.events} />}
-      {error !== undefined && <ErrorNotice error={error} onRetry={more} />}
+      {error !== undefined && <ErrorNotice error={error} onRetry={() => more()} />}
       {loaded !== undefined && loaded.cursor !== null && error === undefined && (
         <p>
-          <Button busy={isLoading} onClick={more}>
+          <Button busy={isLoading} onClick={() => more()}>
             More
           </Button>
         </p>
@@ -67,7 +84,7 @@ interface Kept {
 interface Timeline extends Pick<Kept, 'loaded' | 'error'> {
   readonly isLoading: boolean;
   /** Reads on, or again after an error. */
-  readonly more: () => void;
+  readonly more: (limit?: number) => void;
 }
 
 function useTimeline(profileId: string, eventName: string): Timeline {
@@ -76,8 +93,8 @@ function useTimeline(profileId: string, eventName: string): Timeline {
   const [kept, setKept] = useState<Kept>({ asked: '', isReading: true });
 
   const read = useCallback(
-    async (before: Loaded | undefined, signal?: AbortSignal): Promise<void> => {
-      const query = new URLSearchParams({ limit: String(EVENTS_PER_PAGE) });
+    async (before: Loaded | undefined, limit: number, signal?: AbortSignal): Promise<void> => {
+      const query = new URLSearchParams({ limit: String(limit) });
       // What comes after another question was asked is late. A first page cannot be: it would have been given up.
       const keep = (result: Kept): void => {
         setKept((now) => (before === undefined || now.asked === asked ? result : now));
@@ -99,15 +116,15 @@ function useTimeline(profileId: string, eventName: string): Timeline {
 
   useEffect(() => {
     const asking = new AbortController();
-    void read(undefined, asking.signal);
+    void read(undefined, EVENTS_PER_PAGE, asking.signal);
     return () => asking.abort();
   }, [read]);
 
   const { loaded, error, isReading } =
     kept.asked === asked ? kept : { loaded: undefined, error: undefined, isReading: true };
-  const more = (): void => {
+  const more = (limit = EVENTS_PER_PAGE): void => {
     setKept({ asked, loaded, isReading: true });
-    void read(loaded);
+    void read(loaded, limit);
   };
   return { loaded, error, isLoading: isReading, more };
 }
@@ -151,6 +168,7 @@ function NameFilter({ eventName, names, onChange }: NameFilterProps): ReactNode 
 
 function Days({ events }: { events: readonly StoredEvent[] }): ReactNode {
   const [open, setOpen] = useQueryValue('open');
+  const [linked] = useState(open);
   const days = Map.groupBy(events, ({ timestamp }) => dayFormat.format(Date.parse(timestamp)));
   return (
     <div className="timeline">
@@ -163,6 +181,7 @@ function Days({ events }: { events: readonly StoredEvent[] }): ReactNode {
                 key={event.id}
                 event={event}
                 isOpen={open === event.id}
+                isLinked={linked === event.id}
                 onToggle={() => setOpen(open === event.id ? '' : event.id, { replace: true })}
               />
             ))}
@@ -176,13 +195,15 @@ function Days({ events }: { events: readonly StoredEvent[] }): ReactNode {
 interface EventRowProps {
   readonly event: StoredEvent;
   readonly isOpen: boolean;
+  /** Whether the address opened it. */
+  readonly isLinked: boolean;
   readonly onToggle: () => void;
 }
 
-function EventRow({ event, isOpen, onToggle }: EventRowProps): ReactNode {
+function EventRow({ event, isOpen, isLinked, onToggle }: EventRowProps): ReactNode {
   const at = Date.parse(event.timestamp);
   return (
-    <li className="timeline__event">
+    <li className="timeline__event" ref={isLinked ? scrollToLinked : undefined}>
       <button type="button" className="timeline__head" aria-expanded={isOpen} onClick={onToggle}>
         <time className="timeline__time" dateTime={event.timestamp} title={formatUtc(at)}>
           {timeFormat.format(at)}

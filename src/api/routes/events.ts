@@ -5,6 +5,8 @@
 
 import type { FastifyInstance } from 'fastify';
 import { DAY_MS, HOUR_MS, LIMITS, MINUTE_MS } from '../../model.ts';
+import { maskedEvent } from '../../plans/personal.ts';
+import type { PlanStore } from '../../plans.ts';
 import type { Interval } from '../../store.ts';
 import { AT, IDENTIFIERS, KEY_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import {
@@ -20,8 +22,9 @@ import {
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, rowJson } from '../responses.ts';
 import { count, list, mapOf, nextCursor, object, orNull, text, time, Type, userIndex, uuid } from '../schema.ts';
-import { eventJson, eventPageJson, include, peopleOf, person } from '../stored-json.ts';
+import { eventJson, eventPageJson, include, maskedPeople, peopleOf, person } from '../stored-json.ts';
 import { type Call, tenantRoute } from '../route-kinds.ts';
+import { newestPlan } from './catalogue.ts';
 
 const StoredEvent = object('StoredEvent', 'One thing that happened.', {
   id: text('The id of the event: trace_id, userIndex and position among the events of the user.'),
@@ -77,6 +80,10 @@ export const EVENT_PARAMETERS = {
   from: timeParameter('Only events at or after this time, by event time (`timestamp`). ISO 8601.'),
   to: timeParameter('Only events before this time, by event time (`timestamp`). ISO 8601.'),
   include,
+  personal: choiceParameter(
+    '`mask`: properties that the tracking plan marks as personal are `•••`, as in `GET /live`; otherwise they are shown.',
+    ['mask'],
+  ),
   limit,
   cursor,
 };
@@ -149,6 +156,7 @@ const COUNTS = {
 };
 
 export function registerEventRoutes(app: FastifyInstance, parts: ApiParts): void {
+  const { plans } = parts.keyStore;
   tenantRoute(app, parts, 'GET /events', {
     operationId: 'listEvents',
     summary: 'All events',
@@ -160,7 +168,7 @@ export function registerEventRoutes(app: FastifyInstance, parts: ApiParts): void
       body: Type.Union([EventPage, Arrivals]),
       examples: { ...EVENT_PAGE_EXAMPLES, arrivals: ['With after', { events: [EVENT], last: 'MTcz' }] },
     },
-    handler: (call) => (call.parameters.after === undefined ? listEvents(call, null) : listArrivals(call)),
+    handler: (call) => (call.parameters.after === undefined ? listEvents(call, null, plans) : listArrivals(call)),
   });
 
   tenantRoute(app, parts, 'GET /events/counts', {
@@ -177,11 +185,17 @@ export function registerEventRoutes(app: FastifyInstance, parts: ApiParts): void
 export async function listEvents(
   { store, tenantId, parameters }: Call<typeof EVENT_PARAMETERS>,
   profileId: string | null,
+  plans: PlanStore,
 ) {
-  const { event_name: eventName, from, to, limit, cursor } = parameters;
+  const { event_name: eventName, from, to, limit, cursor, include: included, personal } = parameters;
   refuseEmptyRange(from, to);
+  const plan = personal === null ? null : await newestPlan(plans, tenantId);
   const page = await store.events(tenantId, { profileId, eventName, from, to, limit, cursor });
-  return page && eventPageJson(page, await peopleOf(store, tenantId, parameters.include !== null, page.rows));
+  if (page === undefined) return undefined;
+  const people = await peopleOf(store, tenantId, included !== null, page.rows);
+  if (plan === null) return eventPageJson(page, people);
+  const rows = page.rows.map((event) => maskedEvent(plan, event));
+  return eventPageJson({ ...page, rows }, people && maskedPeople(plan, people));
 }
 
 async function listArrivals({ store, tenantId, parameters }: Call<typeof ALL_EVENTS_PARAMETERS>) {

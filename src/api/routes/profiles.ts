@@ -261,7 +261,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
     params: PROFILE_PARAMS,
     query: EVENT_PARAMETERS,
     response: { description: 'Events.', body: EventPage, examples: EVENT_PAGE_EXAMPLES },
-    handler: (call) => listEvents(call, call.id),
+    handler: (call) => listEvents(call, call.id, parts.keyStore.plans),
   });
 }
 
