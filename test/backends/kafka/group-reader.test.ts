@@ -22,7 +22,7 @@ const DEAD_MS_MAX = 70_000;
 
 async function newUrl(partitions: number): Promise<string> {
   const { brokers, newTopicName } = await testKafka();
-  return `kafka://${brokers}/${newTopicName()}?partitions=${partitions}`;
+  return `kafka://${brokers}/${newTopicName()}?replication=1&partitions=${partitions}`;
 }
 
 async function haveAll(readers: readonly KafkaGroupReader[], partitions: number): Promise<number[][]> {

@@ -103,7 +103,7 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
     ['scram-sha-512', 'bob:secret-512'],
   ] as const) {
     test(`${mechanism}: written and read`, async (context) => {
-      const url = `kafka://${login}@${broker}/events-${mechanism}?partitions=1&tls=true&ca=${ca}&sasl=${mechanism}`;
+      const url = `kafka://${login}@${broker}/events-${mechanism}?replication=1&partitions=1&tls=true&ca=${ca}&sasl=${mechanism}`;
       const appender = await appenderOf(context, { url });
       await appender.append(entry({ traceId: mechanism }));
       const reader = await readerOf(context, { url });
@@ -116,7 +116,7 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
 
   test('a user who may not delete records: one warning, and offsets are committed anyway', async (context) => {
     const topic = 'events-kept';
-    const url = `kafka://eve:secret-256@${broker}/${topic}?partitions=2&tls=true&ca=${ca}&sasl=scram-sha-256`;
+    const url = `kafka://eve:secret-256@${broker}/${topic}?replication=1&partitions=2&tls=true&ca=${ca}&sasl=scram-sha-256`;
     for (const partition of [0, 1]) {
       const appender = await appenderOf(context, { url, partitionOf: () => partition });
       await appender.append(entry({ traceId: `trace-${partition}`, receivedAt: 1_000 }));

@@ -33,7 +33,7 @@ interface TestLog {
 async function newLog(partitions = 1): Promise<TestLog> {
   const { brokers, newTopicName } = await testKafka();
   const topic = newTopicName();
-  return { brokers, topic, url: `kafka://${brokers}/${topic}?partitions=${partitions}` };
+  return { brokers, topic, url: `kafka://${brokers}/${topic}?replication=1&partitions=${partitions}` };
 }
 
 async function asAdmin<Result>(
