@@ -12,7 +12,8 @@ import { responseOf, CODE, asUnavailable, describeCode } from './errors.ts';
 import { connectionOptionsOf, type KafkaAddress } from './url.ts';
 
 const METADATA_AGE_MS_MAX = 60_000;
-const GROUP_KEY_TYPE = 0;
+/** For FindCoordinator. */
+export const GROUP_KEY_TYPE = 0;
 /** A little more than the client's own timeout. */
 const CONNECTED_MS_MAX = 4_000;
 /** Far below that of other requests: any broker has the metadata, and the next one is asked then. */

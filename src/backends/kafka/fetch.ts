@@ -207,8 +207,9 @@ async function firstAvailable(
     const processed = position === 0 ? 'nothing of it is processed' : `is processed only up to ${position}`;
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} begins at position ${first}, but ${processed}: ` +
-        'Kafka deleted records that were not processed. Set retention.ms and retention.bytes of the topic to -1 to prevent ' +
-        'this. To recover those records, restore the files of the brokers. To continue without them (they stay counted in lost_records of ' +
+        'records that were not processed are deleted. Kafka does that unless retention.ms and retention.bytes of the topic ' +
+        'are -1; it may also have been someone else, or a processor of another database that did not know of this one. To ' +
+        'recover those records, restore the files of the brokers. To continue without them (they stay counted in lost_records of ' +
         `GET /ledger), run in the database: ${statementToSkip(topicId, partition, position, first)}`,
     );
   }

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
@@ -149,6 +150,66 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
       warnings[0] ?? '',
       /old records cannot be deleted.*\(TOPIC_AUTHORIZATION_FAILED\)\. Allow this user Delete on the topic/,
     );
+  });
+
+  test('a user who may not see the groups of all databases: nothing is deleted, one warning', async (context) => {
+    const topic = 'events-shared';
+    const url = `kafka://eve:secret-256@${broker}/${topic}?replication=1&partitions=1&tls=true&ca=${ca}&sasl=scram-sha-256`;
+    const appender = await appenderOf(context, { url });
+    for (let n = 0; n < 8; n++) await appender.append(entry({ traceId: `trace-${n}`, receivedAt: 1_000 + n }));
+    const [ours, theirs] = [randomUUID(), randomUUID()];
+    // It deletes nothing.
+    const other = await groupReaderOf(context, { url: `kafka://${inside}/${topic}`, databaseId: theirs, now: () => 0 });
+    await eventually('it has the partition', async () => (await other.partitions()).length === 1);
+    await other.commit(0, 2);
+    const admin = new Admin({ clientId: 'test', bootstrapBrokers: [inside] });
+    context.after(() => admin.close());
+    const any = { host: '*', operation: AclOperations.ALL, permissionType: AclPermissionTypes.ALLOW };
+    const onCluster = {
+      ...any,
+      resourceType: ResourceTypes.CLUSTER,
+      resourceName: 'kafka-cluster',
+      resourcePatternType: ResourcePatternTypes.LITERAL,
+    };
+    const prefix = `sluice.${topic}.`;
+    const onGroups = {
+      ...any,
+      resourceType: ResourceTypes.GROUP,
+      resourceName: prefix,
+      resourcePatternType: ResourcePatternTypes.PREFIXED,
+    };
+    const eve = { principal: 'User:eve' };
+    await admin.createAcls({
+      creations: [
+        // Who may describe the cluster sees all groups.
+        { ...onCluster, principal: 'User:*' },
+        { ...onCluster, ...eve, operation: AclOperations.DESCRIBE, permissionType: AclPermissionTypes.DENY },
+        { ...onGroups, principal: 'User:bob' },
+        { ...onGroups, ...eve, resourceName: prefix + ours, resourcePatternType: ResourcePatternTypes.LITERAL },
+      ],
+    });
+    const first = async (): Promise<number> => (await other.beginnings()).get(0) ?? 0;
+    const warnings: string[] = [];
+    const commitSix = async (): Promise<void> => {
+      warnings.length = 0;
+      const warn = (message: string): void => void warnings.push(message);
+      const settings = { url, databaseId: ours, retentionMs: 2_000, now: () => 10_000, warn };
+      const reader = await groupReaderOf(context, settings);
+      await eventually('it has the partition', async () => (await reader.partitions()).length === 1);
+      warnings.length = 0;
+      await reader.commit(0, 6);
+      await reader.close();
+    };
+    await commitSix();
+    assert.equal(await first(), 0);
+    assert.equal(warnings.length, 1);
+    assert.match(
+      warnings[0] ?? '',
+      /old records cannot be deleted.*Allow this user Describe on all consumer groups that begin with sluice\.events-shared\., /,
+    );
+    await admin.createAcls({ creations: [{ ...onGroups, ...eve, operation: AclOperations.DESCRIBE }] });
+    await commitSix();
+    assert.deepEqual([await first(), warnings], [2, []]);
   });
 
   const invalid: readonly (readonly [what: string, url: () => string, message: RegExp])[] = [
