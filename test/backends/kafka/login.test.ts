@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { AclOperations, AclPermissionTypes, Admin, ResourcePatternTypes, ResourceTypes } from '@platformatic/kafka';
 import { openKafkaLogAppender } from '../../../src/backends/kafka/log.ts';
@@ -210,6 +211,48 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
     await admin.createAcls({ creations: [{ ...onGroups, ...eve, operation: AclOperations.DESCRIBE }] });
     await commitSix();
     assert.deepEqual([await first(), warnings], [2, []]);
+  });
+
+  test('a user whose right to write is revoked: the log is not writable, until it is given back', async (context) => {
+    const topic = 'events-revoked';
+    const url = `kafka://eve:secret-256@${broker}/${topic}?replication=1&partitions=1&tls=true&ca=${ca}&sasl=scram-sha-256`;
+    const appender = await appenderOf(context, { url });
+    await appender.append(entry());
+    const admin = new Admin({ clientId: 'test', bootstrapBrokers: [inside] });
+    context.after(() => admin.close());
+    const onTopic = {
+      resourceType: ResourceTypes.TOPIC,
+      resourceName: topic,
+      resourcePatternType: ResourcePatternTypes.LITERAL,
+      host: '*',
+    };
+    const denied = {
+      ...onTopic,
+      principal: 'User:eve',
+      operation: AclOperations.WRITE,
+      permissionType: AclPermissionTypes.DENY,
+    };
+    await admin.createAcls({
+      creations: [
+        { ...onTopic, principal: 'User:*', operation: AclOperations.ALL, permissionType: AclPermissionTypes.ALLOW },
+        denied,
+      ],
+    });
+    await assert.rejects(appender.append(entry()), { name: 'LogUnavailableError', fatal: false });
+    const problem = await eventually('it is known', () => appender.problem() ?? undefined);
+    assert.match(problem, /lacks the right to write to the topic|not authorized|AUTHORIZATION_FAILED/i);
+    const isKnown: boolean[] = [];
+    for (let n = 0; n < 20; n++) {
+      isKnown.push(appender.problem() !== null);
+      await sleep(100);
+    }
+    assert.ok(!isKnown.includes(false), 'it stays known');
+    assert.match(appender.problem() ?? '', /this user lacks the right to write to the topic \(Write\)$/);
+    const late = await appenderOf(context, { url });
+    await eventually('one that starts now says so without an append', () => late.problem() !== null);
+    await admin.deleteAcls({ filters: [denied] });
+    await eventually('it accepts data again', () => appender.problem() === null && late.problem() === null);
+    await appender.append(entry());
   });
 
   const invalid: readonly (readonly [what: string, url: () => string, message: RegExp])[] = [
