@@ -255,6 +255,44 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
     await appender.append(entry());
   });
 
+  test('the rights that docs/scaling.md lists are enough for an edge and a processor', async (context) => {
+    const topic = 'events-rights';
+    const path = `${broker}/${topic}?replication=1&partitions=1&tls=true&ca=${ca}`;
+    const edge = `kafka://eve:secret-256@${path}&sasl=scram-sha-256`;
+    const processor = `kafka://bob:secret-512@${path}&sasl=scram-sha-512`;
+    const admin = new Admin({ clientId: 'test', bootstrapBrokers: [inside] });
+    context.after(() => admin.close());
+    await readerOf(context, { url: `kafka://${inside}/${topic}?replication=1&partitions=1` });
+    const literal = { resourcePatternType: ResourcePatternTypes.LITERAL, permissionType: AclPermissionTypes.ALLOW };
+    const onTopic = { ...literal, resourceType: ResourceTypes.TOPIC, resourceName: topic, host: '*' };
+    const { WRITE, READ, DELETE, DESCRIBE_CONFIGS } = AclOperations;
+    await admin.createAcls({
+      creations: [
+        ...[WRITE, DESCRIBE_CONFIGS].map((operation) => ({ ...onTopic, principal: 'User:eve', operation })),
+        ...[READ, DELETE, DESCRIBE_CONFIGS].map((operation) => ({ ...onTopic, principal: 'User:bob', operation })),
+        {
+          ...onTopic,
+          resourceType: ResourceTypes.GROUP,
+          resourceName: `sluice.${topic}.`,
+          resourcePatternType: ResourcePatternTypes.PREFIXED,
+          principal: 'User:bob',
+          operation: READ,
+        },
+      ],
+    });
+    const appender = await appenderOf(context, { url: edge });
+    for (const traceId of ['one', 'two']) await appender.append(entry({ traceId, receivedAt: 1_000 }));
+    const warnings: string[] = [];
+    const warn = (message: string): void => void warnings.push(message);
+    const settings = { url: processor, databaseId: randomUUID(), retentionMs: 2_000, now: () => 10_000 };
+    const reader = await groupReaderOf(context, { ...settings, warn });
+    await eventually('it has the partition', async () => (await reader.partitions()).length === 1);
+    warnings.length = 0;
+    assert.equal((await readAll(reader, 0)).length, 2);
+    await reader.commit(0, 1);
+    assert.deepEqual([(await reader.beginnings()).get(0), warnings], [1, []]);
+  });
+
   const invalid: readonly (readonly [what: string, url: () => string, message: RegExp])[] = [
     [
       'a wrong password by PLAIN',
