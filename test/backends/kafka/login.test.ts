@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { AclOperations, AclPermissionTypes, Admin, ResourcePatternTypes, ResourceTypes } from '@platformatic/kafka';
 import { openKafkaLogAppender } from '../../../src/backends/kafka/log.ts';
+import { LogForbiddenError } from '../../../src/log.ts';
 import { entry, readAll } from '../../contract/log-entries.ts';
 import { eventually } from '../../server.ts';
 import { ensureKafkaJars } from '../../servers/kafka-jars.ts';
@@ -268,8 +269,11 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
     const { WRITE, READ, DELETE, DESCRIBE_CONFIGS } = AclOperations;
     await admin.createAcls({
       creations: [
-        ...[WRITE, DESCRIBE_CONFIGS].map((operation) => ({ ...onTopic, principal: 'User:eve', operation })),
-        ...[READ, DELETE, DESCRIBE_CONFIGS].map((operation) => ({ ...onTopic, principal: 'User:bob', operation })),
+        { ...onTopic, principal: 'User:eve', operation: WRITE },
+        { ...onTopic, principal: 'User:eve', operation: DESCRIBE_CONFIGS },
+        { ...onTopic, principal: 'User:bob', operation: READ },
+        { ...onTopic, principal: 'User:bob', operation: DELETE },
+        { ...onTopic, principal: 'User:bob', operation: DESCRIBE_CONFIGS },
         {
           ...onTopic,
           resourceType: ResourceTypes.GROUP,
@@ -282,6 +286,7 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
     });
     const appender = await appenderOf(context, { url: edge });
     for (const traceId of ['one', 'two']) await appender.append(entry({ traceId, receivedAt: 1_000 }));
+    await assert.rejects((await readerOf(context, { url: edge })).read(0, 0, 1), LogForbiddenError);
     const warnings: string[] = [];
     const warn = (message: string): void => void warnings.push(message);
     const settings = { url: processor, databaseId: randomUUID(), retentionMs: 2_000, now: () => 10_000 };
