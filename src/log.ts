@@ -164,6 +164,9 @@ export class LogUnavailableError extends Error {
   }
 }
 
+/** This user may not read the log: an edge need not. */
+export class LogForbiddenError extends LogUnavailableError {}
+
 /** A shared log cannot be opened because it does not respond now. A server waits for it; a command prints the message. */
 export class LogUnreachableError extends OperatorError {}
 

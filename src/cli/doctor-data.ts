@@ -575,7 +575,8 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
       ? (problems[0] ??
           'Files of it were lost, truncated or replaced by older ones. A running server gives new requests positions after the gap.') +
           ' docs/operating.md says what to do: "The log and the store do not match".'
-      : 'Kafka removed records that were not processed (retention.ms or retention.bytes of the topic), or lost its newest ones. ' +
+      : 'Records that were not processed were deleted (by Kafka, if retention.ms or retention.bytes of the topic is set, by a ' +
+          'processor of another database, or by someone else), or Kafka lost its newest ones. ' +
           'New requests are accepted; those of that partition wait. Restore the files of the brokers, or run the statement in the log of the ' +
           'processor to continue without them: they stay counted. docs/operating.md: "The log and the store do not match".',
   );

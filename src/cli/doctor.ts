@@ -4,6 +4,7 @@
  */
 
 import { isRestoreUnfinished } from '../backup/notes.ts';
+import { LogForbiddenError } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
 import { problemOfUnmigratedFolder, refuseMigratedFolder } from '../migration/marker.ts';
 import type { Store } from '../store.ts';
@@ -121,6 +122,11 @@ async function attempt(name: string, check: Check, parts: DoctorParts): Promise<
   try {
     return (await check(parts)).map((finding) => Object.assign({ check: name }, finding));
   } catch (error) {
+    if (error instanceof LogForbiddenError) {
+      const message = `not checked: this user may not read the topic (${error.message})`;
+      const advice = 'An edge works without the right Read. Run it as the user of a processor to check this, too.';
+      return [{ check: name, state: 'warning', message, advice }];
+    }
     return [{ check: name, state: 'error', message: `the check failed: ${messageOf(error)}`, advice: null }];
   }
 }

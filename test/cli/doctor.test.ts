@@ -40,7 +40,7 @@ import {
 import { checkBacklog, checkLedger, checkLog, recordsBetween } from '../../src/cli/doctor-data.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey, newAccount } from '../../src/keys/manage.ts';
-import { LogCorruptError, NO_TENANT } from '../../src/log.ts';
+import { LogCorruptError, LogForbiddenError, NO_TENANT } from '../../src/log.ts';
 import { writeMigrationMarker } from '../../src/migration/marker.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
 import { processAll } from '../processor/processing.ts';
@@ -679,6 +679,31 @@ test('Kafka: brokers that are down are reported once, under Kafka, and not tried
     ['Kafka: the check failed: Kafka at b:9092 cannot be used, try 1'],
   );
   assert.equal(tries, 1);
+});
+
+test('Kafka: what a user without the right Read cannot check is a warning', async () => {
+  const { shell, out } = await doctorShell('none', {
+    env: { STORE_URL: 'postgres://db:5432/sluice', LOG_URL: 'kafka://b:9092/t' },
+    now: () => NOW,
+    lookAtDatabase: async () =>
+      ({ migrations: null, problemOfMigration: null, problemOfLog: null, clockAheadMs: 0 }) as DatabaseFacts,
+    findLogReader: async () => undefined,
+    openStore: async () => {
+      throw new LogForbiddenError('partition 0 cannot be read');
+    },
+    findKeyStore: async () => undefined,
+  });
+  await runDoctor(['--json'], shell);
+  const { findings } = JSON.parse(out()) as { findings: { state: string; message: string }[] };
+  assert.deepEqual(
+    findings.filter(({ state }) => state === 'error'),
+    [],
+  );
+  assert.ok(
+    findings.some(
+      ({ message }) => message === 'not checked: this user may not read the topic (partition 0 cannot be read)',
+    ),
+  );
 });
 
 test('of many findings of one kind the first are shown, and how many more there are', async () => {

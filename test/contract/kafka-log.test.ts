@@ -8,7 +8,7 @@ import { eventLogContract } from './log.ts';
 /** A topic of its own, with a partition more than the suite writes to. */
 async function kafkaLog(): Promise<LogUnderTest> {
   const { brokers, newTopicName } = await testKafka();
-  const url = `kafka://${brokers}/${newTopicName()}?partitions=3`;
+  const url = `kafka://${brokers}/${newTopicName()}?replication=1&partitions=3`;
   return {
     hasPartitions: true,
     openAppender: (partition) =>

@@ -228,7 +228,7 @@ async function eraseOnAnother(scope: AsyncDisposableStack, more: Readonly<Record
 const onPostgres = async () => ({ STORE_URL: await (await testPostgres()).newDatabase() });
 const onKafka = async () => {
   const { brokers, newTopicName } = await testKafka();
-  return { ...(await onPostgres()), LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=2` };
+  return { ...(await onPostgres()), LOG_URL: `kafka://${brokers}/${newTopicName()}?replication=1&partitions=2` };
 };
 
 interface Installation {

@@ -47,7 +47,7 @@ async function send(server: TestServer, key: string, count: number, storedThen: 
 /** Of a new database and a topic of its own. */
 async function newAddresses(): Promise<{ readonly STORE_URL: string; readonly LOG_URL: string }> {
   const [postgres, kafka] = [await testPostgres(), await testKafka()];
-  const LOG_URL = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=2`;
+  const LOG_URL = `kafka://${kafka.brokers}/${kafka.newTopicName()}?replication=1&partitions=2`;
   return { STORE_URL: await postgres.newDatabase(), LOG_URL };
 }
 
@@ -399,7 +399,10 @@ suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 480_000 },
     await using scope = new AsyncDisposableStack();
     const [postgres, kafka] = [await testPostgres(), await testKafka()];
     const STORE_URL = await postgres.newDatabase();
-    const on = (topic: string): Env => ({ STORE_URL, LOG_URL: `kafka://${kafka.brokers}/${topic}?partitions=2` });
+    const on = (topic: string): Env => ({
+      STORE_URL,
+      LOG_URL: `kafka://${kafka.brokers}/${topic}?replication=1&partitions=2`,
+    });
     const [topic, another] = [kafka.newTopicName(), kafka.newTopicName()];
     const first = await launch(scope, { dataFolder: folderIn(scope), env: on(topic) });
     await send(first, first.key, 3, 3);
@@ -500,7 +503,7 @@ suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 480_000 },
     const [postgres, kafka] = [await testPostgres(), await testKafka()];
     const STORE_URL = await postgres.newDatabase();
     const topic = kafka.newTopicName();
-    const env = { STORE_URL, LOG_URL: `kafka://${kafka.brokers}/${topic}?partitions=2` };
+    const env = { STORE_URL, LOG_URL: `kafka://${kafka.brokers}/${topic}?replication=1&partitions=2` };
     const start = (role: string) => launch(scope, { dataFolder: folderIn(scope), env, args: ['--role', role] });
     const first = await launch(scope, { dataFolder: folderIn(scope), env });
     await send(first, first.key, 3, 3);

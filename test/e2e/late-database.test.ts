@@ -130,7 +130,7 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
 
   test('with Kafka: the edge, the processor and the API server', { skip: whyNoKafka() }, async () => {
     const { brokers, newTopicName } = await testKafka();
-    const env = { STORE_URL: postgres.url, LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=4` };
+    const env = { STORE_URL: postgres.url, LOG_URL: `kafka://${brokers}/${newTopicName()}?replication=1&partitions=4` };
     const start = (role: string): Promise<TestServer> =>
       launch(scope, { dataFolder: `${folderIn(scope)}/none`, env, args: ['--role', role] });
     const edge = await start('edge');

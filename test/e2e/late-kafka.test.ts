@@ -20,7 +20,10 @@ suite('A server that starts before Kafka', { skip: whyNoKafka('own') || whyNoPos
     const kafka = await ownKafka(1, { isStarted: false });
     scope.defer(() => kafka.close());
     const storeUrl = await (await testPostgres()).newDatabase();
-    const env = { STORE_URL: storeUrl, LOG_URL: `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=2` };
+    const env = {
+      STORE_URL: storeUrl,
+      LOG_URL: `kafka://${kafka.brokers}/${kafka.newTopicName()}?replication=1&partitions=2`,
+    };
     const start = (role: string): Promise<TestServer> =>
       launch(scope, { dataFolder: `${folderIn(scope)}/none`, env, args: ['--role', role] });
     const edge = await start('edge');

@@ -43,7 +43,7 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     postgres = await ownPostgres();
     scope.defer(() => postgres.close());
     const { brokers, newTopicName } = await testKafka();
-    env = { STORE_URL: postgres.url, LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=4` };
+    env = { STORE_URL: postgres.url, LOG_URL: `kafka://${brokers}/${newTopicName()}?replication=1&partitions=4` };
     // None of them has a folder: nothing of theirs is on this disk.
     const start = (role: string, more: Record<string, string> = {}): Promise<TestServer> =>
       launch(scope, { dataFolder: `${folderIn(scope)}/none`, env: { ...env, ...more }, args: ['--role', role] });
@@ -327,7 +327,7 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
 
   test('a command leaves no topic behind where there was none', async () => {
     const { brokers, newTopicName } = await testKafka();
-    const elsewhere = { ...env, LOG_URL: `kafka://${brokers}/${newTopicName()}` };
+    const elsewhere = { ...env, LOG_URL: `kafka://${brokers}/${newTopicName()}?replication=1` };
     for (let n = 0; n < 2; n++) {
       const { code, stderr } = await runSluice(['profile', 'user_id=u0'], elsewhere);
       assert.equal(code, 1);

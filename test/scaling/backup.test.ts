@@ -58,7 +58,7 @@ suite('A database that is restored from a dump', { skip: whyNoPostgres() || whyN
       'Kafka',
       async () => {
         const { brokers, newTopicName } = await testKafka();
-        return { LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=2` };
+        return { LOG_URL: `kafka://${brokers}/${newTopicName()}?replication=1&partitions=2` };
       },
     ],
   ];

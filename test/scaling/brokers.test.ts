@@ -6,7 +6,10 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import { Admin, alterPartitionReassignmentsV0, Connection, Producer } from '@platformatic/kafka';
+import { Cluster } from '../../src/backends/kafka/cluster.ts';
 import { openKafkaLogAppender } from '../../src/backends/kafka/log.ts';
+import { openTopic } from '../../src/backends/kafka/topic.ts';
+import { parseKafkaUrl } from '../../src/backends/kafka/url.ts';
 import { KEPT_MS, createTopic } from '../backends/kafka/log-on-kafka.ts';
 import { seededRandom } from '../faults/ledger.ts';
 import type { Scope } from '../faults/scope.ts';
@@ -151,6 +154,10 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
       DEADLINE_MS,
     );
     for (const { baseUrl } of edges) assert.equal((await fetch(`${baseUrl}/readyz`)).status, 503);
+    const created = new Cluster(parseKafkaUrl(`kafka://${kafka.brokers}/${kafka.newTopicName()}`), 'test');
+    await openTopic(created, { retentionMs: KEPT_MS, openMsMax: DEADLINE_MS });
+    for (const { replicas } of (await created.refresh()).partitions) assert.equal(replicas.length, 3);
+    await created.close();
     const late = await installation.start('edge');
     await eventually(
       'an edge that starts now says so before it gets a request',

@@ -45,7 +45,7 @@ export async function install(scope: Scope, places: Places): Promise<Installatio
   const { brokers, topic, partitions, storeUrl } = places;
   const env = {
     STORE_URL: storeUrl,
-    LOG_URL: `kafka://${brokers}/${topic}?partitions=${partitions}`,
+    LOG_URL: `kafka://${brokers}/${topic}?partitions=${partitions}&replication=${brokers.split(',').length}`,
     SLUICE_STORE_CONNECTIONS: '4',
   };
   const start: Installation['start'] = async (role, more = {}) => {

@@ -1,9 +1,9 @@
 /**
  * The write side of the log: splits requests into users, produces them, and knows whether Kafka accepts data. After an
  * append has timed out, appends are rejected immediately until a check finds the cluster healthy: every partition has a
- * leader and enough in-sync replicas, all of them reachable. A lost connection triggers the same check, so that a
+ * leader and enough in-sync replicas, all of them reachable, and this user may write. A lost connection triggers the same check, so that a
  * problem is known before a request has to wait for it. So does a timer: an edge without requests would not notice that
- * the topic was deleted, and stay ready.
+ * the topic was deleted or the right to write revoked, and stay ready.
  *
  * No error is fatal: Kafka keeps what it has acknowledged.
  */
@@ -129,8 +129,9 @@ export class KafkaLogAppender implements LogAppender {
   }
 }
 
-function problemOf({ topicId, partitions }: ClusterMetadata, inSyncMin: number): string | null {
+function problemOf({ topicId, partitions, mayWrite }: ClusterMetadata, inSyncMin: number): string | null {
   if (topicId === null) return 'the topic does not exist';
+  if (!mayWrite) return 'this user lacks the right to write to the topic (Write)';
   for (const [partition, { leader, inSync }] of partitions.entries()) {
     if (leader < 0) return `partition ${partition} has no leader`;
     if (inSync.length < inSyncMin) {

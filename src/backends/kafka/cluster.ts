@@ -6,13 +6,23 @@
  * Kafka responds to the requests of a connection in order, so long polls use a cluster of their own.
  */
 
-import { type Broker, type Connection, ConnectionPool, findCoordinatorV4, metadataV12 } from '@platformatic/kafka';
+import {
+  AclOperations,
+  type Broker,
+  type Connection,
+  ConnectionPool,
+  findCoordinatorV4,
+  metadataV12,
+} from '@platformatic/kafka';
 import { LogUnavailableError } from '../../log.ts';
 import { responseOf, CODE, asUnavailable, describeCode } from './errors.ts';
 import { connectionOptionsOf, type KafkaAddress } from './url.ts';
 
 const METADATA_AGE_MS_MAX = 60_000;
-const GROUP_KEY_TYPE = 0;
+/** For FindCoordinator. */
+export const GROUP_KEY_TYPE = 0;
+/** A bit of the operations that are allowed on the topic. */
+const MAY_WRITE = 1 << AclOperations.WRITE;
 /** A little more than the client's own timeout. */
 const CONNECTED_MS_MAX = 4_000;
 /** Far below that of other requests: any broker has the metadata, and the next one is asked then. */
@@ -32,6 +42,8 @@ export interface ClusterMetadata {
   /** Null if the topic does not exist. */
   readonly topicId: string | null;
   readonly partitions: readonly PartitionMetadata[];
+  /** Whether this user has the right to write to the topic. */
+  readonly mayWrite: boolean;
 }
 
 interface CachedMetadata extends ClusterMetadata {
@@ -161,7 +173,7 @@ export class Cluster {
   async #fetchMetadata(): Promise<ClusterMetadata> {
     try {
       const connection = await this.anyBroker();
-      const asked = responseOf(metadataV12.api.async(connection, [this.topic], false, false));
+      const asked = responseOf(metadataV12.api.async(connection, [this.topic], false, true));
       const response = await within(METADATA_MS_MAX, connection, asked);
       const [topic] = response.topics;
       const isThere = topic !== undefined && topic.errorCode !== CODE.unknown_topic_or_partition;
@@ -178,7 +190,9 @@ export class Cluster {
         };
       }
       const brokers = new Map(response.brokers.map(({ nodeId, host, port }) => [nodeId, { host, port }]));
-      this.#cached = { at: performance.now(), brokers, topicId: isThere ? topic.topicId : null, partitions };
+      const topicId = isThere ? topic.topicId : null;
+      const mayWrite = isThere && (topic.topicAuthorizedOperations & MAY_WRITE) !== 0;
+      this.#cached = { at: performance.now(), brokers, topicId, partitions, mayWrite };
       return this.#cached;
     } catch (error) {
       this.#firstBroker++;

@@ -21,6 +21,7 @@ export const CODE = {
   not_enough_replicas: 19,
   unknown_member_id: 25,
   topic_authorization_failed: 29,
+  group_authorization_failed: 30,
   cluster_authorization_failed: 31,
   invalid_timestamp: 32,
   unsupported_version: 35,

@@ -2,13 +2,14 @@
  * Fetches messages and offsets from Kafka. `message.ts` turns messages into log records. Kafka's control records are left
  * out, so `next` is where to continue. Any other position without a message is one that Kafka removed.
  *
- * `fetchFrom` and `offsetAt` retry for `READ_MS_MAX`, for example while a leader moves. Two errors are permanent and
- * thrown immediately: records were removed before they were processed, and the topic was replaced by another one.
+ * `fetchFrom` and `offsetAt` retry for `READ_MS_MAX`, for example while a leader moves. Three errors are permanent
+ * and thrown immediately: records were removed before they were processed, the topic was replaced by another one, and this
+ * user may not read it.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, deleteRecordsV2, fetchV16, listOffsetsV8, type RecordsBatch } from '@platformatic/kafka';
-import { LogCorruptError, LogUnavailableError } from '../../log.ts';
+import { LogCorruptError, LogForbiddenError, LogUnavailableError } from '../../log.ts';
 import { positionsText } from '../../log/continuity.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
 import { responseOf, CODE, errorText, describeCode } from './errors.ts';
@@ -207,8 +208,8 @@ async function firstAvailable(
     const processed = position === 0 ? 'nothing of it is processed' : `is processed only up to ${position}`;
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} begins at position ${first}, but ${processed}: ` +
-        'Kafka deleted records that were not processed. Set retention.ms and retention.bytes of the topic to -1 to prevent ' +
-        'this. To recover those records, restore the files of the brokers. To continue without them (they stay counted in lost_records of ' +
+        'records that were not processed were deleted, by Kafka, by someone else, or by a processor of another database that ' +
+        'did not know of this one. Set retention.ms and retention.bytes of the topic to -1. To recover those records, restore the files of the brokers. To continue without them (they stay counted in lost_records of ' +
         `GET /ledger), run in the database: ${statementToSkip(topicId, partition, position, first)}`,
     );
   }
@@ -299,10 +300,11 @@ async function withRetries<Result extends { readonly code: number }>(
       const result = await request();
       if (result?.code === CODE.none) return result;
       if (result !== undefined) problem = describeCode(result.code);
+      if (result?.code === CODE.topic_authorization_failed) throw new LogForbiddenError(`${what}: ${problem}`);
       // The request has already moved to a position that exists.
       if (result?.code === CODE.offset_out_of_range) continue;
     } catch (error) {
-      if (error instanceof LogCorruptError) throw error;
+      if (error instanceof LogCorruptError || error instanceof LogForbiddenError) throw error;
       problem = errorText(error);
     }
     await sleep(RETRY_MS);

@@ -4,14 +4,14 @@
  * records: those that all groups have processed.
  *
  * A member of a group commits with its member id; anyone may commit while the group has no members. Kafka forgets an
- * empty group after `offsets.retention.minutes` and lists only groups that this user may see (Describe). Processors of a
- * group that was missed find that records are gone, and report it.
+ * empty group after `offsets.retention.minutes`. It lists only groups that this user may see (Describe), and does not say
+ * that it left some out, so nothing is deleted without that right (`seesAllGroups`).
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Connection, listGroupsV5, offsetCommitV9, offsetFetchV9 } from '@platformatic/kafka';
+import { type Connection, findCoordinatorV4, listGroupsV5, offsetCommitV9, offsetFetchV9 } from '@platformatic/kafka';
 import { LogUnavailableError } from '../../log.ts';
-import type { Cluster } from './cluster.ts';
+import { type Cluster, GROUP_KEY_TYPE } from './cluster.ts';
 import { asUnavailable, CODE, describeCode, errorText, responseOf } from './errors.ts';
 
 export interface GroupMembership {
@@ -75,6 +75,25 @@ export async function commitOffset(
   });
 }
 
+/** What the names of the groups of all databases begin with. */
+export function groupPrefix(topic: string): string {
+  return `${groupName(topic)}.`;
+}
+
+/** Whether this user may see the groups of all databases: asked with the name of a group that does not exist. */
+export async function seesAllGroups(cluster: Cluster): Promise<boolean> {
+  const anyGroup = `${groupPrefix(cluster.topic)}any`;
+  try {
+    const request = findCoordinatorV4.api.async(await cluster.anyBroker(), GROUP_KEY_TYPE, [anyGroup]);
+    const code = (await responseOf(request)).coordinators[0]?.errorCode ?? -1;
+    if (code !== CODE.none && code !== CODE.group_authorization_failed)
+      throw new LogUnavailableError(describeCode(code));
+    return code === CODE.none;
+  } catch (error) {
+    throw asUnavailable(error);
+  }
+}
+
 /** The position up to which the groups of all other databases have processed a partition; infinity if there are none. */
 export async function processedByOtherGroups(cluster: Cluster, group: string, partition: number): Promise<number> {
   try {
@@ -92,7 +111,7 @@ export async function processedByOtherGroups(cluster: Cluster, group: string, pa
 async function listDatabaseGroups(cluster: Cluster): Promise<string[]> {
   const brokers = [...(await cluster.refresh()).brokers.keys()];
   const listed = await Promise.all(brokers.map((broker) => listGroupsOf(cluster, broker)));
-  const start = `${groupName(cluster.topic)}.`;
+  const start = groupPrefix(cluster.topic);
   // Topic names may contain dots.
   return listed.flat().filter((group) => group.startsWith(start) && DATABASE_ID.test(group.slice(start.length)));
 }

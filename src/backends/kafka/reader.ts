@@ -23,7 +23,14 @@ import {
   deleteRecordsBefore,
   readAgainStatement,
 } from './fetch.ts';
-import { committedOffset, commitOffset, type GroupMembership, processedByOtherGroups } from './group-offsets.ts';
+import {
+  committedOffset,
+  commitOffset,
+  type GroupMembership,
+  groupPrefix,
+  processedByOtherGroups,
+  seesAllGroups,
+} from './group-offsets.ts';
 import { headerOf, recordOf } from './message.ts';
 
 const FETCH_BYTES = 1024 * 1024;
@@ -158,7 +165,8 @@ export class KafkaLogReader implements LogReader {
 
   async commit(partition: number, position: number): Promise<void> {
     const { cluster, group } = this.setup;
-    if (position > (await this.#knownCommitted(partition))) {
+    // Also if it is ahead: moved by hand, or the database was restored. Other databases' processors would delete too much.
+    if (position !== (await this.#knownCommitted(partition))) {
       await commitOffset(cluster, group, this.membership(), { partition, offset: position });
       this.#committed.set(partition, position);
     }
@@ -166,9 +174,8 @@ export class KafkaLogReader implements LogReader {
   }
 
   /** 0 before the first commit. */
-  async committed(partition: number): Promise<number> {
-    const position = await committedOffset(this.setup.cluster, this.setup.group, partition);
-    return Math.max(position, this.#committed.get(partition) ?? 0);
+  committed(partition: number): Promise<number> {
+    return committedOffset(this.setup.cluster, this.setup.group, partition);
   }
 
   /** By the time in trace ids, which may be up to a minute before a slow request was received. */
@@ -232,7 +239,7 @@ export class KafkaLogReader implements LogReader {
   }
 
   async #deleteOld(partition: number, position: number): Promise<void> {
-    const { cluster, group, retentionMs, now, warn } = this.setup;
+    const { cluster, group, retentionMs, now } = this.setup;
     if (!this.#mayDelete) return;
     const oldest = now() - retentionMs;
     const moment = performance.now();
@@ -240,6 +247,12 @@ export class KafkaLogReader implements LogReader {
       return;
     }
     this.#deletedAt.set(partition, moment);
+    // Before anything is old enough, so that an operator learns of it at the start.
+    if (!(await seesAllGroups(cluster))) {
+      const right = `Describe on all consumer groups that begin with ${groupPrefix(cluster.topic)}`;
+      this.#stopDeleting('this user may not see whether other databases still need them', right);
+      return;
+    }
     const firstYoung = await offsetAt(cluster, partition, oldest);
     const old = firstYoung < 0 ? position : Math.min(position, firstYoung);
     const earliest = await offsetAt(cluster, partition, EARLIEST);
@@ -247,10 +260,15 @@ export class KafkaLogReader implements LogReader {
     const below = Math.min(old, await processedByOtherGroups(cluster, group, partition));
     if (below <= earliest) return;
     const reason = await deleteRecordsBefore(cluster, partition, below);
-    if (reason === null) return;
+    if (reason !== null) this.#stopDeleting(reason, 'Delete on the topic (and set its cleanup.policy to delete)');
+  }
+
+  /** With a warning; until the next start. */
+  #stopDeleting(reason: string, right: string): void {
+    const { cluster, warn } = this.setup;
     this.#mayDelete = false;
     warn(
-      `topic ${cluster.topic}: old records cannot be deleted, so it grows forever: ${reason}. Allow this user Delete on the topic (and set its cleanup.policy to delete), then restart`,
+      `topic ${cluster.topic}: old records cannot be deleted, so it grows forever: ${reason}. Allow this user ${right}, then restart`,
     );
   }
 }

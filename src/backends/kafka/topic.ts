@@ -35,6 +35,7 @@ export interface TopicOptions {
 }
 
 export const PARTITIONS_DEFAULT = 12;
+/** However many brokers are up: those that are down, or start later, cannot be counted. */
 const REPLICATION_DEFAULT = 3;
 /** Limit of one user's message: a whole body and its header; a rejection may quote much of it. */
 const MESSAGE_BYTES = 32 * 1024 * 1024;
@@ -53,7 +54,7 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
           'the topic was deleted, and the next start of a server says what to do.',
       );
     }
-    if (seen.topicId === null) await createTopic(cluster, seen);
+    if (seen.topicId === null) await createTopic(cluster);
     return isComplete(seen) ? seen : undefined;
   });
   const settings = await untilReady(cluster, options, () => topicSettings(cluster));
@@ -123,7 +124,9 @@ export function validateTopic(
     errors.push('retention.bytes is set, which deletes events that may not be processed yet; set it to -1');
   }
   if (replication === 1) {
-    warnings.push('it has one replica: a broker that loses its disk loses events that were acknowledged');
+    warnings.push(
+      'it has one replica: a broker that loses its disk loses events that were acknowledged; to have three, use kafka-reassign-partitions.sh, then set min.insync.replicas to 2',
+    );
     if (number('flush.messages', 2) !== 1) {
       warnings.push('flush.messages is not 1: a broker that loses power loses events that were acknowledged');
     }
@@ -137,9 +140,9 @@ function isComplete({ topicId, partitions }: ClusterMetadata): boolean {
   return topicId !== null && partitions.length > 0 && partitions.every(({ leader }) => leader >= 0);
 }
 
-async function createTopic(cluster: Cluster, { brokers }: ClusterMetadata): Promise<void> {
+async function createTopic(cluster: Cluster): Promise<void> {
   const { address, topic } = cluster;
-  const replication = address.replication ?? Math.min(REPLICATION_DEFAULT, brokers.size);
+  const replication = address.replication ?? REPLICATION_DEFAULT;
   const wanted = {
     name: topic,
     numPartitions: address.partitions ?? PARTITIONS_DEFAULT,
@@ -166,8 +169,9 @@ async function createTopic(cluster: Cluster, { brokers }: ClusterMetadata): Prom
   if (code === CODE.none || code === CODE.topic_already_exists) return;
   const why = `${describeCode(code)}${created?.errorMessage ? `: ${created.errorMessage}` : ''}`;
   if (code === CODE.invalid_replication_factor) {
-    throw new OperatorError(
-      `The topic ${topic} cannot be created with ${replication} replicas on ${brokers.size} brokers; change replication in LOG_URL (${why}).`,
+    // Not an operator error: servers may start before all brokers.
+    throw new LogUnavailableError(
+      `the topic ${topic} is created with ${replication} replicas once Kafka has that many brokers; with replication=1 in LOG_URL one is enough, for tests (${why})`,
     );
   }
   if (code === CODE.topic_authorization_failed || code === CODE.cluster_authorization_failed) {

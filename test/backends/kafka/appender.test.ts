@@ -15,7 +15,7 @@ async function newLog(
 ): Promise<{ readonly brokers: string; readonly topic: string; readonly url: string }> {
   const { brokers, newTopicName } = await testKafka();
   const topic = newTopicName();
-  return { brokers, topic, url: `kafka://${brokers}/${topic}?partitions=${partitions}` };
+  return { brokers, topic, url: `kafka://${brokers}/${topic}?replication=1&partitions=${partitions}` };
 }
 
 async function tracesIn(context: TestContext, url: string, partition = 0): Promise<string[]> {

@@ -22,7 +22,7 @@ const DEAD_MS_MAX = 70_000;
 
 async function newUrl(partitions: number): Promise<string> {
   const { brokers, newTopicName } = await testKafka();
-  return `kafka://${brokers}/${newTopicName()}?partitions=${partitions}`;
+  return `kafka://${brokers}/${newTopicName()}?replication=1&partitions=${partitions}`;
 }
 
 async function haveAll(readers: readonly KafkaGroupReader[], partitions: number): Promise<number[][]> {
@@ -172,10 +172,21 @@ suite('A group of readers on Kafka', { skip: whyNoKafka() }, () => {
     await haveAll([reader], 1);
     assert.equal(await reader.committed(0), 0);
     await reader.commit(0, 5);
-    await reader.commit(0, 3);
     assert.equal(await reader.committed(0), 5);
     await reader.close();
     assert.equal(await (await readerOf(context, { url })).committed(0), 5);
+  });
+
+  test('an offset that was moved ahead by hand is put back, so that no other database deletes what is not processed', async (context) => {
+    const url = await newUrl(1);
+    const appender = await appenderOf(context, { url });
+    await appendUsers(appender, 0, 7);
+    // Not a member.
+    await (await readerOf(context, { url })).commit(0, 7);
+    const reader = await groupReaderOf(context, { url });
+    await haveAll([reader], 1);
+    await reader.commit(0, 3);
+    assert.equal(await reader.committed(0), 3);
   });
 
   test('records that are processed and old enough are deleted, and reading starts after them', async (context) => {

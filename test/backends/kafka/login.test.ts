@@ -2,12 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { AclOperations, AclPermissionTypes, Admin, ResourcePatternTypes, ResourceTypes } from '@platformatic/kafka';
 import { openKafkaLogAppender } from '../../../src/backends/kafka/log.ts';
+import { LogForbiddenError } from '../../../src/log.ts';
 import { entry, readAll } from '../../contract/log-entries.ts';
 import { eventually } from '../../server.ts';
 import { ensureKafkaJars } from '../../servers/kafka-jars.ts';
@@ -103,7 +106,7 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
     ['scram-sha-512', 'bob:secret-512'],
   ] as const) {
     test(`${mechanism}: written and read`, async (context) => {
-      const url = `kafka://${login}@${broker}/events-${mechanism}?partitions=1&tls=true&ca=${ca}&sasl=${mechanism}`;
+      const url = `kafka://${login}@${broker}/events-${mechanism}?replication=1&partitions=1&tls=true&ca=${ca}&sasl=${mechanism}`;
       const appender = await appenderOf(context, { url });
       await appender.append(entry({ traceId: mechanism }));
       const reader = await readerOf(context, { url });
@@ -116,7 +119,7 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
 
   test('a user who may not delete records: one warning, and offsets are committed anyway', async (context) => {
     const topic = 'events-kept';
-    const url = `kafka://eve:secret-256@${broker}/${topic}?partitions=2&tls=true&ca=${ca}&sasl=scram-sha-256`;
+    const url = `kafka://eve:secret-256@${broker}/${topic}?replication=1&partitions=2&tls=true&ca=${ca}&sasl=scram-sha-256`;
     for (const partition of [0, 1]) {
       const appender = await appenderOf(context, { url, partitionOf: () => partition });
       await appender.append(entry({ traceId: `trace-${partition}`, receivedAt: 1_000 }));
@@ -149,6 +152,150 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
       warnings[0] ?? '',
       /old records cannot be deleted.*\(TOPIC_AUTHORIZATION_FAILED\)\. Allow this user Delete on the topic/,
     );
+  });
+
+  test('a user who may not see the groups of all databases: nothing is deleted, one warning', async (context) => {
+    const topic = 'events-shared';
+    const url = `kafka://eve:secret-256@${broker}/${topic}?replication=1&partitions=1&tls=true&ca=${ca}&sasl=scram-sha-256`;
+    const appender = await appenderOf(context, { url });
+    for (let n = 0; n < 8; n++) await appender.append(entry({ traceId: `trace-${n}`, receivedAt: 1_000 + n }));
+    const [ours, theirs] = [randomUUID(), randomUUID()];
+    // It deletes nothing.
+    const other = await groupReaderOf(context, { url: `kafka://${inside}/${topic}`, databaseId: theirs, now: () => 0 });
+    await eventually('it has the partition', async () => (await other.partitions()).length === 1);
+    await other.commit(0, 2);
+    const admin = new Admin({ clientId: 'test', bootstrapBrokers: [inside] });
+    context.after(() => admin.close());
+    const any = { host: '*', operation: AclOperations.ALL, permissionType: AclPermissionTypes.ALLOW };
+    const onCluster = {
+      ...any,
+      resourceType: ResourceTypes.CLUSTER,
+      resourceName: 'kafka-cluster',
+      resourcePatternType: ResourcePatternTypes.LITERAL,
+    };
+    const prefix = `sluice.${topic}.`;
+    const onGroups = {
+      ...any,
+      resourceType: ResourceTypes.GROUP,
+      resourceName: prefix,
+      resourcePatternType: ResourcePatternTypes.PREFIXED,
+    };
+    const eve = { principal: 'User:eve' };
+    await admin.createAcls({
+      creations: [
+        // Who may describe the cluster sees all groups.
+        { ...onCluster, principal: 'User:*' },
+        { ...onCluster, ...eve, operation: AclOperations.DESCRIBE, permissionType: AclPermissionTypes.DENY },
+        { ...onGroups, principal: 'User:bob' },
+        { ...onGroups, ...eve, resourceName: prefix + ours, resourcePatternType: ResourcePatternTypes.LITERAL },
+      ],
+    });
+    const first = async (): Promise<number> => (await other.beginnings()).get(0) ?? 0;
+    const warnings: string[] = [];
+    const commitSix = async (): Promise<void> => {
+      warnings.length = 0;
+      const warn = (message: string): void => void warnings.push(message);
+      const settings = { url, databaseId: ours, retentionMs: 2_000, now: () => 10_000, warn };
+      const reader = await groupReaderOf(context, settings);
+      await eventually('it has the partition', async () => (await reader.partitions()).length === 1);
+      warnings.length = 0;
+      await reader.commit(0, 6);
+      await reader.close();
+    };
+    await commitSix();
+    assert.equal(await first(), 0);
+    assert.equal(warnings.length, 1);
+    assert.match(
+      warnings[0] ?? '',
+      /old records cannot be deleted.*Allow this user Describe on all consumer groups that begin with sluice\.events-shared\., /,
+    );
+    await admin.createAcls({ creations: [{ ...onGroups, ...eve, operation: AclOperations.DESCRIBE }] });
+    await commitSix();
+    assert.deepEqual([await first(), warnings], [2, []]);
+  });
+
+  test('a user whose right to write is revoked: the log is not writable, until it is given back', async (context) => {
+    const topic = 'events-revoked';
+    const url = `kafka://eve:secret-256@${broker}/${topic}?replication=1&partitions=1&tls=true&ca=${ca}&sasl=scram-sha-256`;
+    const appender = await appenderOf(context, { url });
+    await appender.append(entry());
+    const admin = new Admin({ clientId: 'test', bootstrapBrokers: [inside] });
+    context.after(() => admin.close());
+    const onTopic = {
+      resourceType: ResourceTypes.TOPIC,
+      resourceName: topic,
+      resourcePatternType: ResourcePatternTypes.LITERAL,
+      host: '*',
+    };
+    const denied = {
+      ...onTopic,
+      principal: 'User:eve',
+      operation: AclOperations.WRITE,
+      permissionType: AclPermissionTypes.DENY,
+    };
+    await admin.createAcls({
+      creations: [
+        { ...onTopic, principal: 'User:*', operation: AclOperations.ALL, permissionType: AclPermissionTypes.ALLOW },
+        denied,
+      ],
+    });
+    await assert.rejects(appender.append(entry()), { name: 'LogUnavailableError', fatal: false });
+    const problem = await eventually('it is known', () => appender.problem() ?? undefined);
+    assert.match(problem, /lacks the right to write to the topic|not authorized|AUTHORIZATION_FAILED/i);
+    const isKnown: boolean[] = [];
+    for (let n = 0; n < 20; n++) {
+      isKnown.push(appender.problem() !== null);
+      await sleep(100);
+    }
+    assert.ok(!isKnown.includes(false), 'it stays known');
+    assert.match(appender.problem() ?? '', /this user lacks the right to write to the topic \(Write\)$/);
+    const late = await appenderOf(context, { url });
+    await eventually('one that starts now says so without an append', () => late.problem() !== null);
+    await admin.deleteAcls({ filters: [denied] });
+    await eventually('it accepts data again', () => appender.problem() === null && late.problem() === null);
+    await appender.append(entry());
+  });
+
+  test('the rights that docs/scaling.md lists are enough for an edge and a processor', async (context) => {
+    const topic = 'events-rights';
+    const path = `${broker}/${topic}?replication=1&partitions=1&tls=true&ca=${ca}`;
+    const edge = `kafka://eve:secret-256@${path}&sasl=scram-sha-256`;
+    const processor = `kafka://bob:secret-512@${path}&sasl=scram-sha-512`;
+    const admin = new Admin({ clientId: 'test', bootstrapBrokers: [inside] });
+    context.after(() => admin.close());
+    await readerOf(context, { url: `kafka://${inside}/${topic}?replication=1&partitions=1` });
+    const literal = { resourcePatternType: ResourcePatternTypes.LITERAL, permissionType: AclPermissionTypes.ALLOW };
+    const onTopic = { ...literal, resourceType: ResourceTypes.TOPIC, resourceName: topic, host: '*' };
+    const { WRITE, READ, DELETE, DESCRIBE_CONFIGS } = AclOperations;
+    await admin.createAcls({
+      creations: [
+        { ...onTopic, principal: 'User:eve', operation: WRITE },
+        { ...onTopic, principal: 'User:eve', operation: DESCRIBE_CONFIGS },
+        { ...onTopic, principal: 'User:bob', operation: READ },
+        { ...onTopic, principal: 'User:bob', operation: DELETE },
+        { ...onTopic, principal: 'User:bob', operation: DESCRIBE_CONFIGS },
+        {
+          ...onTopic,
+          resourceType: ResourceTypes.GROUP,
+          resourceName: `sluice.${topic}.`,
+          resourcePatternType: ResourcePatternTypes.PREFIXED,
+          principal: 'User:bob',
+          operation: READ,
+        },
+      ],
+    });
+    const appender = await appenderOf(context, { url: edge });
+    for (const traceId of ['one', 'two']) await appender.append(entry({ traceId, receivedAt: 1_000 }));
+    await assert.rejects((await readerOf(context, { url: edge })).read(0, 0, 1), LogForbiddenError);
+    const warnings: string[] = [];
+    const warn = (message: string): void => void warnings.push(message);
+    const settings = { url: processor, databaseId: randomUUID(), retentionMs: 2_000, now: () => 10_000 };
+    const reader = await groupReaderOf(context, { ...settings, warn });
+    await eventually('it has the partition', async () => (await reader.partitions()).length === 1);
+    warnings.length = 0;
+    assert.equal((await readAll(reader, 0)).length, 2);
+    await reader.commit(0, 1);
+    assert.deepEqual([(await reader.beginnings()).get(0), warnings], [1, []]);
   });
 
   const invalid: readonly (readonly [what: string, url: () => string, message: RegExp])[] = [

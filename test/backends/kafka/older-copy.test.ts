@@ -37,7 +37,7 @@ suite('A broker that is put back to an older state', {
 
   /** A topic of one partition, which can be set back to where it has `IN_COPY` records. */
   async function topicOf(context: TestContext) {
-    const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=1`;
+    const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?replication=1&partitions=1`;
     const copy = `${kafka.dataFolder(0)}-copy`;
     context.after(() => rmSync(copy, { recursive: true, force: true }));
     const send = async (users: number): Promise<string[]> => {

@@ -17,7 +17,7 @@ const OLD = { retentionMs: 2_000, now: () => 10_000 };
 
 async function newUrl(partitions: number): Promise<string> {
   const { brokers, newTopicName } = await testKafka();
-  return `kafka://${brokers}/${newTopicName()}?partitions=${partitions}`;
+  return `kafka://${brokers}/${newTopicName()}?replication=1&partitions=${partitions}`;
 }
 
 async function has(reader: KafkaGroupReader, count: number): Promise<void> {

@@ -46,7 +46,7 @@ suite('A killed broker', { skip: whyNoKafka('own') }, () => {
   test('an append is rejected within the deadline while it is down, and everything recovers when it is back', {
     timeout: 240_000,
   }, async (context) => {
-    const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=3`;
+    const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?replication=1&partitions=3`;
     const appender = await appenderOf(context, { url });
     const reader = await readerOf(context, { url });
     const member = await groupReaderOf(context, { url });
@@ -84,7 +84,7 @@ suite('A killed broker', { skip: whyNoKafka('own') }, () => {
   test('the problem is known before the next append, and closing does not wait for the broker', {
     timeout: 240_000,
   }, async (context) => {
-    const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=1`;
+    const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?replication=1&partitions=1`;
     const appender = await appenderOf(context, { url });
     await appender.append(entry());
     await kafka.killBroker(0);

@@ -23,7 +23,7 @@ interface Open {
 
 async function open(context: TestContext): Promise<Open> {
   const { brokers, newTopicName } = await testKafka();
-  const url = `kafka://${brokers}/${newTopicName()}?partitions=1`;
+  const url = `kafka://${brokers}/${newTopicName()}?replication=1&partitions=1`;
   const reader = await readerOf(context, { url });
   const cluster = new Cluster(parseKafkaUrl(url), 'test');
   await cluster.refresh();

@@ -21,7 +21,7 @@ function traceAt(time: number, n: number): string {
 suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
   test('a request is found by the time in its trace id, whatever its time of receipt', async (context) => {
     const { brokers, newTopicName } = await testKafka();
-    const url = `kafka://${brokers}/${newTopicName()}?partitions=1`;
+    const url = `kafka://${brokers}/${newTopicName()}?replication=1&partitions=1`;
     const appender = await appenderOf(context, { url });
     const traces = Array.from({ length: 20 }, (_, n) => traceAt(START_MS + n * HOUR_MS, n));
     for (const [n, traceId] of traces.entries()) {
@@ -44,7 +44,7 @@ suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
   test('partitions that are added while a reader is open are read within moments', async (context) => {
     const { brokers, newTopicName } = await testKafka();
     const topic = newTopicName();
-    const url = `kafka://${brokers}/${topic}?partitions=1`;
+    const url = `kafka://${brokers}/${topic}?replication=1&partitions=1`;
     const reader = await readerOf(context, { url });
     assert.deepEqual(await reader.partitions(), [0]);
     const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
@@ -62,7 +62,7 @@ suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
 
   test('headers and records are read across several fetches', async (context) => {
     const { brokers, newTopicName } = await testKafka();
-    const url = `kafka://${brokers}/${newTopicName()}?partitions=1`;
+    const url = `kafka://${brokers}/${newTopicName()}?replication=1&partitions=1`;
     const appender = await appenderOf(context, { url });
     const traces = Array.from({ length: 60 }, (_, n) => `trace-${n}`);
     const pad = 'x'.repeat(100_000);
@@ -81,7 +81,7 @@ suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
   test('a message of another program is a record of no tenant; one of another version is not skipped', async (context) => {
     const { brokers, newTopicName } = await testKafka();
     const topic = newTopicName();
-    const url = `kafka://${brokers}/${topic}?partitions=1`;
+    const url = `kafka://${brokers}/${topic}?replication=1&partitions=1`;
     const appender = await appenderOf(context, { url });
     await appender.append(entry());
     const producer = new Producer({ clientId: 'test', bootstrapBrokers: brokers.split(',') });

@@ -5,6 +5,7 @@ import { suite, test } from 'node:test';
 import { Admin, ConfigResourceTypes } from '@platformatic/kafka';
 import { openKafkaLogAppender, openKafkaLogReader } from '../../../src/backends/kafka/log.ts';
 import { validateTopic } from '../../../src/backends/kafka/topic.ts';
+import { LogUnreachableError } from '../../../src/log.ts';
 import { openWireTo } from '../../scaling/wire.ts';
 import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
 import { appenderOf, KEPT_MS, createTopic, readerOf, SAFE_SETTINGS } from './log-on-kafka.ts';
@@ -23,7 +24,7 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
     const topic = newTopicName();
     const warnings: string[] = [];
     const reader = await readerOf(context, {
-      url: `kafka://${brokers}/${topic}`,
+      url: `kafka://${brokers}/${topic}?replication=1`,
       warn: (message) => warnings.push(message),
     });
     assert.deepEqual(
@@ -43,14 +44,14 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
       assert.equal(settings.get(name), value);
     }
     assert.deepEqual(warnings, [
-      `topic ${topic}: it has one replica: a broker that loses its disk loses events that were acknowledged`,
+      `topic ${topic}: it has one replica: a broker that loses its disk loses events that were acknowledged; to have three, use kafka-reassign-partitions.sh, then set min.insync.replicas to 2`,
     ]);
   });
 
   test('a command finds it while the first broker of LOG_URL hangs, which is named', async (context) => {
     const { brokers, newTopicName } = await testKafka();
     const topic = newTopicName();
-    await readerOf(context, { url: `kafka://${brokers}/${topic}` });
+    await readerOf(context, { url: `kafka://${brokers}/${topic}?replication=1` });
     const wire = await openWireTo(`http://${brokers.split(',')[0]}`);
     context.after(() => wire.close());
     wire.cut();
@@ -71,7 +72,7 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
 
   test('readers that start at the same time share one topic', async () => {
     const { brokers, newTopicName } = await testKafka();
-    const url = `kafka://${brokers}/${newTopicName()}?partitions=5`;
+    const url = `kafka://${brokers}/${newTopicName()}?replication=1&partitions=5`;
     const readers = await Promise.all(Array.from({ length: 6 }, () => openKafkaLogReader({ url, retentionMs: 1 })));
     assert.equal(new Set(readers.map(({ name }) => name)).size, 1);
     for (const reader of readers) {
@@ -86,12 +87,12 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
     await createTopic(brokers, topic, { partitions: 2, settings: { 'flush.messages': '1' } });
     const warningsWith = async (partitions: number): Promise<string> => {
       const warnings: string[] = [];
-      const url = `kafka://${brokers}/${topic}?partitions=${partitions}`;
+      const url = `kafka://${brokers}/${topic}?replication=1&partitions=${partitions}`;
       await appenderOf(context, { url, warn: (message) => warnings.push(message) });
       return warnings.join('\n');
     };
     assert.match(await warningsWith(7), /it has 2 partitions; LOG_URL's 7 applies only to a new topic/);
-    assert.doesNotMatch(await warningsWith(1), /partitions/, 'partitions were added later, as documented');
+    assert.doesNotMatch(await warningsWith(1), /has 2 partitions/, 'partitions were added later, as documented');
   });
 
   const unsafe: readonly (readonly [what: string, settings: Record<string, string>, message: RegExp])[] = [
@@ -143,13 +144,17 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
     assert.match(warnings[0] ?? '', /cleanup\.policy is compact.*Edges and processors refuse to start on it/);
   });
 
-  test('more replicas than brokers: refused, with what to change', async () => {
+  test('three replicas by default: not created before there are as many brokers', async () => {
     const { brokers, newTopicName } = await testKafka();
-    const url = `kafka://${brokers}/${newTopicName()}?replication=99`;
-    await assert.rejects(openKafkaLogReader({ url, retentionMs: 1 }), {
-      name: 'OperatorError',
-      message: /cannot be created with 99 replicas on \d+ brokers; change replication in LOG_URL/,
+    const url = `kafka://${brokers}/${newTopicName()}`;
+    const opening = openKafkaLogReader({ url, retentionMs: 1, openMsMax: 1_000 });
+    await assert.rejects(opening, (error: Error) => {
+      assert.ok(error instanceof LogUnreachableError, 'a server waits');
+      assert.match(error.message, /is created with 3 replicas once Kafka has that many brokers; with replication=1/);
+      return true;
     });
+    const looking = openKafkaLogReader({ url, retentionMs: 1, createsTopic: false });
+    await assert.rejects(looking, { name: 'OperatorError', message: /^There is no topic/ });
   });
 });
 
