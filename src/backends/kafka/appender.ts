@@ -1,9 +1,9 @@
 /**
  * The write side of the log: splits requests into users, produces them, and knows whether Kafka accepts data. After an
  * append has timed out, appends are rejected immediately until a check finds the cluster healthy: every partition has a
- * leader and enough in-sync replicas, all of them reachable, and this user may write. A lost connection triggers the same check, so that a
- * problem is known before a request has to wait for it. So does a timer: an edge without requests would not notice that
- * the topic was deleted or the right to write revoked, and stay ready.
+ * leader and enough in-sync replicas, all of them reachable, and this user may write. A lost connection triggers the
+ * same check, so that a problem is known before a request has to wait for it. So does a timer: an edge without requests
+ * would not notice that the topic was deleted or the right to write revoked, and stay ready.
  *
  * No error is fatal: Kafka keeps what it has acknowledged.
  */

@@ -23,6 +23,8 @@ const METADATA_AGE_MS_MAX = 60_000;
 export const GROUP_KEY_TYPE = 0;
 /** A bit of the operations that are allowed on the topic. */
 const MAY_WRITE = 1 << AclOperations.WRITE;
+/** What a broker says that does not know them. */
+const UNKNOWN_OPERATIONS = -(2 ** 31);
 /** A little more than the client's own timeout. */
 const CONNECTED_MS_MAX = 4_000;
 /** Far below that of other requests: any broker has the metadata, and the next one is asked then. */
@@ -191,7 +193,8 @@ export class Cluster {
       }
       const brokers = new Map(response.brokers.map(({ nodeId, host, port }) => [nodeId, { host, port }]));
       const topicId = isThere ? topic.topicId : null;
-      const mayWrite = isThere && (topic.topicAuthorizedOperations & MAY_WRITE) !== 0;
+      const operations = isThere ? topic.topicAuthorizedOperations : 0;
+      const mayWrite = operations === UNKNOWN_OPERATIONS || (operations & MAY_WRITE) !== 0;
       this.#cached = { at: performance.now(), brokers, topicId, partitions, mayWrite };
       return this.#cached;
     } catch (error) {

@@ -209,7 +209,8 @@ async function firstAvailable(
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} begins at position ${first}, but ${processed}: ` +
         'records that were not processed were deleted, by Kafka, by someone else, or by a processor of another database that ' +
-        'did not know of this one. Set retention.ms and retention.bytes of the topic to -1. To recover those records, restore the files of the brokers. To continue without them (they stay counted in lost_records of ' +
+        'did not know of this one. Set retention.ms and retention.bytes of the topic to -1. To recover those records, restore ' +
+        'the files of the brokers. To continue without them (they stay counted in lost_records of ' +
         `GET /ledger), run in the database: ${statementToSkip(topicId, partition, position, first)}`,
     );
   }
