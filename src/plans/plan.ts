@@ -94,6 +94,15 @@ export function describeMistakes(mistakes: readonly PlanMistake[]): string {
   return mistakes.map(({ path, message }) => `${path === '' ? 'the plan' : path} ${message}`).join('\n');
 }
 
+/** Whether some user can be rejected by this plan, and whether one can be warned about. */
+export function modesOf(plan: Plan): { readonly enforces: boolean; readonly warns: boolean } {
+  const planned = [...Object.values(plan.events), plan.user_properties, plan.profile_fields];
+  return {
+    enforces: plan.unplanned_events === 'reject' || planned.some((one) => one?.mode === 'enforce'),
+    warns: plan.unplanned_events === 'warn' || planned.some((one) => one?.mode === 'warn'),
+  };
+}
+
 export function eventOf(plan: Plan | null, eventName: string): PlannedProperties | undefined {
   return plan !== null && Object.hasOwn(plan.events, eventName) ? plan.events[eventName] : undefined;
 }

@@ -6,8 +6,7 @@
 
 import type { FastifyInstance } from 'fastify';
 import { tenantPartsOf } from '../../model.ts';
-import { CompiledPlan } from '../../plans/compiled-plan.ts';
-import { describeMistakes, PLAN_LIMITS, PLAN_MODES, parsePlan, UNPLANNED_MODES } from '../../plans/plan.ts';
+import { describeMistakes, modesOf, PLAN_LIMITS, PLAN_MODES, parsePlan, UNPLANNED_MODES } from '../../plans/plan.ts';
 import { PLAN_VERSIONS_MAX } from '../../plans.ts';
 import { AT, TRACE_ID } from '../examples.ts';
 import { optionalParameter } from '../parameters.ts';
@@ -165,7 +164,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: ApiParts): void 
       const reading = parsePlan(typeof body === 'string' ? body : 'null');
       if (!reading.ok) throw new BadParameterError(describeMistakes(reading.mistakes));
       const { version: basedOn = null, ...plan } = reading.plan;
-      const { enforces, warns } = new CompiledPlan(plan, 0);
+      const { enforces, warns } = modesOf(plan);
       const createdBy = 'key_id' in by ? by.key_id : by.member_id;
       const { newest, isNew, isConflict } = await plans.push(tenantPartsOf(tenantId), {
         text: JSON.stringify(plan),
