@@ -12,7 +12,7 @@ import { messageOf, OperatorError } from '../errors.ts';
 import { describeJsonError } from '../json/error.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { parseJson } from '../json/parse.ts';
-import { checkUser, CompiledPlan, type Violation } from '../plans/compiled-plan.ts';
+import { CompiledPlan, type Violation } from '../plans/compiled-plan.ts';
 import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import { isObject } from '../validation/shape.ts';
 import { validateRequest } from '../validation/validate-request.ts';
@@ -82,10 +82,11 @@ async function readOptions(args: readonly string[], shell: Shell) {
 }
 
 function readPlan(file: string): CompiledPlan {
-  const reading = parsePlan(readText(file));
+  const text = readText(file);
+  const reading = parsePlan(text);
   if (!reading.ok)
     throw new OperatorError(`${file} is not a valid tracking plan:\n${describeMistakes(reading.mistakes)}`);
-  return new CompiledPlan(reading.plan, reading.plan.version ?? 0);
+  return new CompiledPlan(reading.plan, { id: file, version: reading.plan.version ?? 0, text });
 }
 
 async function readSamples(file: string | null, shell: Shell): Promise<string> {
@@ -126,7 +127,7 @@ function checkHere({ body, location, users }: Sample, plan: CompiledPlan | null,
   const messages = new Map(validation.rejections.map(({ userIndex, message }) => [userIndex, message]));
   const sent = parseJson(body) as { readonly users: readonly unknown[] };
   for (const [userIndex, userLocation] of users.entries()) {
-    const violations = plan === null ? [] : checkUser(plan, sent.users[userIndex]);
+    const violations = plan?.violationsOf(sent.users[userIndex]) ?? [];
     found.users.push({ location: userLocation, message: messages.get(userIndex) ?? null, violations, predicted: null });
   }
 }

@@ -13,10 +13,6 @@ import { jsonText, raw } from '../api/responses.ts';
 import { ERRORS } from '../errors.ts';
 import type { ApiKey } from '../keys.ts';
 import type { LogEntry } from '../log.ts';
-import type { TenantId } from '../model.ts';
-import { UNUSABLE_PLAN } from '../plans/unusable-plan.ts';
-import type { UsablePlan } from '../plans/usable-plan.ts';
-import type { PlanChecks } from '../resubmit/plan-checks.ts';
 import { isRetryable } from '../runtime/unavailable.ts';
 import type { Prediction } from '../store.ts';
 import { Ingest } from './ingest.ts';
@@ -32,7 +28,6 @@ export type Predict = (entry: LogEntry) => Promise<Prediction>;
 
 export interface CheckIntakeParts extends IntakeParts {
   readonly predict: Predict;
-  readonly planChecks: PlanChecks;
 }
 
 export class CheckIntake extends Ingest<CheckIntakeParts> {
@@ -73,7 +68,7 @@ export class CheckIntake extends Ingest<CheckIntakeParts> {
   }
 
   async #predict(exchange: Exchange, entry: LogEntry): Promise<object> {
-    const plan = await this.#usablePlan(entry.tenantId);
+    const plan = (await this.parts.plans.newest(entry.tenantId))?.plan ?? null;
     if (plan === null) return predictionJson(await this.parts.predict(entry), null);
     const { promise, resolve } = Promise.withResolvers<BodyResult<typeof FIND_VIOLATIONS>>();
     this.process(exchange, FIND_VIOLATIONS, entry.body, plan, resolve);
@@ -81,17 +76,6 @@ export class CheckIntake extends Ingest<CheckIntakeParts> {
     const { violations, body } = await promise;
     const { version } = plan.source;
     return predictionJson(await this.parts.predict({ ...entry, body }), { version, violations });
-  }
-
-  /** In every mode. Null where there is no plan, or none that this version can read. */
-  async #usablePlan(tenantId: TenantId): Promise<UsablePlan | null> {
-    const check = await this.parts.planChecks.of(tenantId);
-    if (check === undefined) return null;
-    const { version, problem, plan } = check;
-    if (plan === null) {
-      this.parts.logger.error({ reason: `${tenantId}, version ${version}: ${problem}` }, UNUSABLE_PLAN);
-    }
-    return plan;
   }
 
   #notPredicted(exchange: Exchange, error: unknown): void {

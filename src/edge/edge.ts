@@ -14,17 +14,17 @@ import type { OperatorParts } from '../api/parts.ts';
 import { baseUrlOf } from '../config/base-url.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { KeyCache } from '../keys/cache.ts';
+import { OpenPlans } from '../keys/open-plans.ts';
 import type { LogAppender } from '../log.ts';
 import { type CounterIndex, METRIC, metricsWriter, renderMetrics } from '../telemetry/metrics.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import type { MemberStore } from '../members.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { PlanStore } from '../plans.ts';
-import { PlanChecks } from '../resubmit/plan-checks.ts';
+import { UNUSABLE_PLAN } from '../plans/unusable-plan.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
 import { CheckIntake, type CheckIntakeParts, type Predict } from './check-intake.ts';
-import { EnforcedPlans } from './enforced-plans.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { RateLimits } from './rate-limits.ts';
@@ -198,8 +198,7 @@ function makeIngest(
   const largeBodies = new LargeBodyValidator();
   const intakeParts: CheckIntakeParts & SegmentIntakeParts = {
     ...shared,
-    plans: new EnforcedPlans(planStore, shared.logger),
-    planChecks: new PlanChecks(planStore),
+    plans: new OpenPlans(planStore, (reason) => shared.logger.error({ reason }, UNUSABLE_PLAN)),
     rateLimits: new RateLimits(parts.rateLimitBuffer, config.edgeServers),
     inFlight,
     largeBodies,

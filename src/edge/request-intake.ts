@@ -11,14 +11,14 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type ErrorCode, ERRORS, messageWithCause } from '../errors.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
 import type { ApiKey, KeyVolume } from '../keys.ts';
+import type { OpenPlans } from '../keys/open-plans.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../log.ts';
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
-import type { UsablePlan } from '../plans/usable-plan.ts';
+import type { CompiledPlan } from '../plans/compiled-plan.ts';
 import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
 import type { RateLimitedLogger } from '../telemetry/logger.ts';
 import type { InFlight, Reservation } from './admission.ts';
 import { type BodyProblem, readBody } from './body.ts';
-import type { EnforcedPlans } from './enforced-plans.ts';
 import type { KeyUsageTracker } from './key-usage.ts';
 import { overLimitText, type RateLimits } from './rate-limits.ts';
 import { corsFor, type Envelope, type GivenKey, isForeignOrigin } from './request-headers.ts';
@@ -35,7 +35,7 @@ export interface IntakeParts {
   readonly log: LogAppender;
   readonly keys: KeyCache;
   readonly keyUsage: KeyUsageTracker;
-  readonly plans: EnforcedPlans;
+  readonly plans: OpenPlans;
   readonly rateLimits: RateLimits;
   readonly inFlight: InFlight;
   readonly largeBodies: LargeBodyValidator;
@@ -199,22 +199,28 @@ export abstract class RequestIntake<Item, Parts extends IntakeParts = IntakePart
    * Calls back with the tracking plan that is enforced for the key: null if there is none, or none that this version
    * can use. Responds if the plan cannot be read from the store.
    */
-  protected withPlan(exchange: Exchange, key: ApiKey, use: (plan: UsablePlan | null) => void): void {
-    if (key.enforcedPlan === null) {
+  protected withPlan(exchange: Exchange, key: ApiKey, use: (plan: CompiledPlan | null) => void): void {
+    const { plans, logger } = this.parts;
+    const { enforcedPlan: version } = key;
+    if (version === null) {
       use(null);
       return;
     }
-    const known = this.parts.plans.peek(key);
+    const tenantId = tenantOf(key.accountId, key.environment);
+    const known = plans.peek(tenantId, version);
     if (known !== undefined) {
-      use(known);
+      use(known.plan);
       return;
     }
-    this.parts.plans
-      .load(key)
-      .then(use, (error: unknown) => {
-        this.parts.logger.error({ reason: messageWithCause(error) }, 'a tracking plan cannot be read');
-        this.#respondUnavailable(exchange, METRIC.unavailable_keys);
-      })
+    plans
+      .open(tenantId, version)
+      .then(
+        ({ plan }) => use(plan),
+        (error: unknown) => {
+          logger.error({ reason: messageWithCause(error) }, 'a tracking plan cannot be read');
+          this.#respondUnavailable(exchange, METRIC.unavailable_keys);
+        },
+      )
       .catch((error: unknown) => this.respondToBug(exchange, error));
   }
 
@@ -223,7 +229,7 @@ export abstract class RequestIntake<Item, Parts extends IntakeParts = IntakePart
     exchange: Exchange,
     task: Task,
     body: Uint8Array,
-    plan: UsablePlan | null,
+    plan: CompiledPlan | null,
     use: (result: BodyResult<Task>) => void,
   ): void {
     if (body.length < VALIDATOR_THREAD_BYTES_MIN) {

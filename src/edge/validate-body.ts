@@ -28,8 +28,7 @@ import { parseJson } from '../json/parse.ts';
 import { KnownKeys, NO_KEYS } from '../json/scanner.ts';
 import { decodeUtf8 } from '../json/utf8.ts';
 import { LIMITS } from '../model.ts';
-import type { Violation } from '../plans/compiled-plan.ts';
-import type { PlanSource, UsablePlan } from '../plans/usable-plan.ts';
+import type { CompiledPlan, PlanSource, Violation } from '../plans/compiled-plan.ts';
 
 /**
  * Batches of a hundred users are above it, so that their validation uses a second core; single users are far below it.
@@ -49,7 +48,7 @@ export interface ValidatedBody {
 }
 
 /** Takes ownership of the memory of `body`. */
-export function validateBody(body: Uint8Array, plan: UsablePlan | null = null): ValidatedBody {
+export function validateBody(body: Uint8Array, plan: CompiledPlan | null = null): ValidatedBody {
   if (!isUtf8(body)) return { validation: { ok: false, message: NOT_UTF8 }, body };
   const isEnforced = plan?.mayEnforceIn(body) === true;
   const plain = isEnforced ? null : acceptPlain(body);
@@ -66,7 +65,11 @@ export function validateBody(body: Uint8Array, plan: UsablePlan | null = null): 
  * Converts a body in the format of Segment's SDKs to our own; every user in the result has been validated. Takes
  * ownership of the memory of `body`.
  */
-export function convertBody(body: Uint8Array, options: ConversionOptions, plan: UsablePlan | null = null): Conversion {
+export function convertBody(
+  body: Uint8Array,
+  options: ConversionOptions,
+  plan: CompiledPlan | null = null,
+): Conversion {
   if (!isUtf8(body)) return { ok: false, code: 'validation_failed', message: NOT_UTF8 };
   const { kept, elements: messages } = scanLargeBody(body, options.type === null ? BATCH : NO_KEYS);
   if (kept === null) return { ok: false, code: 'validation_failed', message: notJson(body) };
@@ -77,7 +80,7 @@ export function convertBody(body: Uint8Array, options: ConversionOptions, plan: 
 }
 
 /** In every mode. Requires a body that was validated. */
-function violationsIn(body: Uint8Array, plan: UsablePlan | null): (readonly Violation[])[] {
+function violationsIn(body: Uint8Array, plan: CompiledPlan | null): (readonly Violation[])[] {
   const { users } = parseJson(decodeUtf8(body)) as { readonly users: readonly unknown[] };
   return users.map((user) => plan?.violationsOf(user) ?? []);
 }
@@ -109,8 +112,12 @@ interface Results {
 export type BodyResult<Task extends BodyTask> = Results[Task['kind']];
 
 /** Takes ownership of the memory of `body`. */
-export function runTask<Task extends BodyTask>(task: Task, body: Uint8Array, plan: UsablePlan | null): BodyResult<Task>;
-export function runTask(task: BodyTask, body: Uint8Array, plan: UsablePlan | null): BodyResult<BodyTask> {
+export function runTask<Task extends BodyTask>(
+  task: Task,
+  body: Uint8Array,
+  plan: CompiledPlan | null,
+): BodyResult<Task>;
+export function runTask(task: BodyTask, body: Uint8Array, plan: CompiledPlan | null): BodyResult<BodyTask> {
   if (task.kind === 'validate') return validateBody(body, plan);
   if (task.kind === 'findViolations') return { violations: violationsIn(body, plan), body };
   if (task.kind === 'findKey') return { writeKey: writeKeyOf(body), body };
@@ -146,7 +153,7 @@ export class LargeBodyValidator {
   }
 
   /** Takes ownership of the memory of `body`. */
-  run<Task extends BodyTask>(task: Task, body: Uint8Array, plan: UsablePlan | null): Promise<BodyResult<Task>> {
+  run<Task extends BodyTask>(task: Task, body: Uint8Array, plan: CompiledPlan | null): Promise<BodyResult<Task>> {
     return new Promise((resolve) => {
       const sent: ThreadTask = { task, body: inOwnMemory(body), plan: plan && plan.source };
       this.#thread.postMessage(sent, [sent.body.buffer]);

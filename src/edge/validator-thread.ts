@@ -5,13 +5,13 @@
  */
 
 import { parentPort } from 'node:worker_threads';
-import { openPlan, type PlanSource, type UsablePlan } from '../plans/usable-plan.ts';
+import type { CompiledPlan, PlanSource } from '../plans/compiled-plan.ts';
 import { putLast } from '../runtime/put-last.ts';
 import { inOwnMemory } from '../runtime/threads.ts';
 import { runTask, type ThreadTask } from './validate-body.ts';
 
 const PLANS_MAX = 50;
-const plans = new Map<string, UsablePlan>();
+const plans = new Map<string, CompiledPlan>();
 /** Resolves when all tasks so far are done. */
 let queue = Promise.resolve();
 
@@ -25,8 +25,8 @@ async function run({ task, body, plan: source }: ThreadTask): Promise<void> {
   parentPort?.postMessage({ ...result, body: kept }, [kept.buffer]);
 }
 
-async function planOf(source: PlanSource): Promise<UsablePlan> {
-  const plan = plans.get(source.id) ?? (await openPlan(source));
+async function planOf(source: PlanSource): Promise<CompiledPlan> {
+  const plan = plans.get(source.id) ?? (await import('../plans/compiled-plan.ts')).compileStored(source);
   putLast(plans, source.id, plan, PLANS_MAX);
   return plan;
 }

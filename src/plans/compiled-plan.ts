@@ -9,6 +9,7 @@
 
 import { _, Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { isEmptyObject, isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
+import type { UserCheck } from '../validation/validate-request.ts';
 import { LinearPattern } from './pattern.ts';
 import { eventOf, type Plan, type PlanMode, type PlannedProperties, readStored, type UnplannedMode } from './plan.ts';
 import { FORMATS } from './schema.ts';
@@ -38,12 +39,17 @@ const LISTED_VALUES_MAX = 10;
 const NAMES_LOOKED_FOR_MAX = 8;
 const BACKSLASH = 0x5c;
 
+/** What a plan is made of, as it goes to another thread. */
+export interface PlanSource {
+  /** Made of the tenant and the version. */
+  readonly id: string;
+  readonly version: number;
+  readonly text: string;
+}
+
 export class CompiledPlan {
   readonly plan: Plan;
-  readonly version: number;
-  /** Whether some user can be rejected by this plan, and whether one can be warned about. */
-  readonly enforces: boolean;
-  readonly warns: boolean;
+  readonly source: PlanSource;
   /** Stops at the first error. */
   readonly #first = newAjv(false);
   /** By schema: to ask ajv for what it has compiled takes longer than to check an event. */
@@ -53,13 +59,21 @@ export class CompiledPlan {
   /** Every request that has to be checked contains one of these; null if that cannot be guaranteed. */
   readonly #enforcedNames: readonly Buffer[] | null;
 
-  constructor(plan: Plan, version: number) {
+  constructor(plan: Plan, source: PlanSource) {
     this.plan = plan;
-    this.version = version;
-    const planned = [...Object.values(plan.events), plan.user_properties, plan.profile_fields];
-    this.enforces = plan.unplanned_events === 'reject' || planned.some((one) => one?.mode === 'enforce');
-    this.warns = plan.unplanned_events === 'warn' || planned.some((one) => one?.mode === 'warn');
+    this.source = source;
     this.#enforcedNames = enforcedNamesOf(plan);
+  }
+
+  /** Why a user is rejected: the first thing that it violates of what is enforced; null if nothing. */
+  readonly enforced: UserCheck = (user) => {
+    const [first] = checkUser(this, user, 'enforce', 1);
+    return first === undefined ? null : violationText(first, this.source.version);
+  };
+
+  /** In every mode. */
+  violationsOf(user: unknown): readonly Violation[] {
+    return checkUser(this, user);
   }
 
   /** Whether something may be enforced in this body, by a look at its bytes. */
@@ -83,8 +97,9 @@ export class CompiledPlan {
   }
 }
 
-export function compileStored(text: string, version: number): CompiledPlan {
-  return new CompiledPlan(readStored(text), version);
+/** Throws `UnusablePlanError` if the plan is not for this version. */
+export function compileStored(source: PlanSource): CompiledPlan {
+  return new CompiledPlan(readStored(source.text), source);
 }
 
 /**
@@ -176,12 +191,6 @@ function propertiesOf(event: JsonObject): JsonObject {
 }
 
 const NUMBER_FIELDS: ReadonlySet<string> = new Set(['revenue', 'event_value']);
-
-/** Why a user is rejected: the first thing that it violates of what is enforced; null if nothing. */
-export function enforcedViolation(plan: CompiledPlan, user: unknown): string | null {
-  const [first] = checkUser(plan, user, 'enforce', 1);
-  return first === undefined ? null : violationText(first, plan.version);
-}
 
 export function violationText({ path, message }: Violation, version: number): string {
   return `${path}: ${message} (tracking plan, version ${version})`;

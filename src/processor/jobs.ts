@@ -12,12 +12,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf } from '../errors.ts';
 import type { MatchOptions } from '../identity/match-keys.ts';
+import { OpenPlans } from '../keys/open-plans.ts';
 import type { LogRecord } from '../log.ts';
 import type { TenantId } from '../model.ts';
 import type { PlanStore } from '../plans.ts';
-import { fixUser, resubmittedRecord, validateUser } from '../resubmit/fixed-user.ts';
+import { enforcedBy, fixUser, resubmittedRecord, validateUser } from '../resubmit/fixed-user.ts';
 import { type Patch, parsePatch, stepsOf } from '../resubmit/patch.ts';
-import { PlanChecks } from '../resubmit/plan-checks.ts';
 import type { JobCounts, JobProblem } from '../store.ts';
 import {
   type JobItem,
@@ -72,7 +72,7 @@ interface Applied {
 
 export class JobRunner {
   readonly #parts: JobRunnerParts;
-  readonly #checks: PlanChecks | undefined;
+  readonly #plans: OpenPlans | undefined;
   #nextCheckAt = 0;
   /** How many items are taken one by one, because a step with several failed. */
   #oneByOne = 0;
@@ -82,7 +82,7 @@ export class JobRunner {
 
   constructor(parts: JobRunnerParts) {
     this.#parts = parts;
-    this.#checks = parts.planStore && new PlanChecks(parts.planStore);
+    this.#plans = parts.planStore && new OpenPlans(parts.planStore);
   }
 
   /** One step of one job; false if there is none now. `isUrgent` looks at once, not at intervals. */
@@ -142,7 +142,7 @@ export class JobRunner {
   /** What the tenant's plan enforces now. */
   async #enforced(tenantId: TenantId): Promise<UserCheck | undefined> {
     try {
-      return (await this.#checks?.of(tenantId))?.enforced;
+      return enforcedBy(await this.#plans?.newest(tenantId));
     } catch (error) {
       throw new StoreUnavailableError(`the tracking plan cannot be read: ${messageOf(error)}`, { cause: error });
     }

@@ -10,6 +10,7 @@
 import { parseJson } from '../json/parse.ts';
 import { type TenantId, tenantOf } from '../model.ts';
 import type { PlanStore, StoredPlan } from '../plans.ts';
+import type { PlanSource } from '../plans/compiled-plan.ts';
 import { UNUSABLE_PLAN, UnusablePlanError } from '../plans/unusable-plan.ts';
 import type { PlanViolation } from '../store-writer.ts';
 import type { Logger, OutageLog } from '../telemetry/logger.ts';
@@ -33,9 +34,10 @@ interface PlanWarning {
 export type WarningPlans = Pick<CurrentWarningPlans, 'of'>;
 
 /** Rejects with an UnusablePlanError. */
-export async function openWarningPlan(text: string, version: number): Promise<WarningPlan> {
+export async function openWarningPlan(source: PlanSource): Promise<WarningPlan> {
   const { compileStored, checkUser, countedPath, violationText } = await import('../plans/compiled-plan.ts');
-  const plan = compileStored(text, version);
+  const plan = compileStored(source);
+  const { version } = source;
   return {
     version,
     violationsOf: (user, events) =>
@@ -116,7 +118,7 @@ export class CurrentWarningPlans {
 
   async #open(tenantId: TenantId, { text, version }: StoredPlan): Promise<WarningPlan | null> {
     try {
-      return await openWarningPlan(text, version);
+      return await openWarningPlan({ id: `${tenantId} ${version}`, version, text });
     } catch (error) {
       if (!(error instanceof UnusablePlanError)) throw error;
       this.#logger.error({ tenant_id: tenantId, version, reason: error.message }, UNUSABLE_PLAN);

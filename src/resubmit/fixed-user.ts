@@ -9,6 +9,7 @@
 
 import { convertMessage } from '../intake/segment-message.ts';
 import { userOf } from '../intake/segment.ts';
+import type { OpenPlan } from '../keys/open-plans.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { parseJson } from '../json/parse.ts';
 import type { LogRecord } from '../log.ts';
@@ -53,6 +54,19 @@ export function validateUser(user: JsonText, check?: UserCheck): FixedUserResult
   if (message !== null) return { status: 'still_rejected', message };
   const { events } = value as { events: readonly unknown[] };
   return { status: 'valid', user: JSON.stringify(parseExact(user)), events: events.length };
+}
+
+/**
+ * What the tracking plan that is the newest now enforces for users that are resubmitted, as for requests. If this version
+ * of Sluice cannot use it, users stay rejected, with a message that says so, and the job continues. Requests are accepted
+ * unchecked then (plans/unusable-plan.ts), since their clients cannot wait; what is resubmitted can.
+ */
+export function enforcedBy(newest: OpenPlan | undefined): UserCheck | undefined {
+  if (newest === undefined) return undefined;
+  const { version, enforces, plan } = newest;
+  if (plan !== null) return plan.enforced;
+  const unusable = `version ${version} of the tracking plan cannot be used by this version of Sluice: push a plan that is valid`;
+  return enforces ? () => unusable : undefined;
 }
 
 /** What is kept of the request of a rejected user. */

@@ -364,7 +364,7 @@ export function storeJobsContract(open: OpenStore): void {
     test('what is resubmitted or retried is in the catalogue and checked by a plan that warns, once it is committed', async () => {
       const schema = { type: 'object', properties: { total: { type: 'number' } } };
       const text = JSON.stringify({ events: { tested: { mode: 'warn', schema } } });
-      const plan = await openWarningPlan(text, 4);
+      const plan = await openWarningPlan({ id: 'tested 4', version: 4, text });
       const catalogue = new CatalogueCollector(() => FIXED_AT);
       await reject(under, [wrong(1, { total: 'five' }), wrong(2, { total: 5 })]);
       const trace = await deadLetter([person({ user_id: 'u' }, [{ total: 'six' }])], {}, 9);

@@ -33,6 +33,7 @@ const PLAN = {
   user_properties: { mode: 'warn', schema: { properties: { plan: { enum: ['free', 'pro'] } } } },
 };
 const VERSION = 3;
+const opened = (version: number) => openWarningPlan({ id: `tested ${version}`, version, text: JSON.stringify(PLAN) });
 const ENDING = ` (tracking plan, version ${VERSION})`;
 
 export function storePlanViolationsContract(open: OpenStore): void {
@@ -40,7 +41,7 @@ export function storePlanViolationsContract(open: OpenStore): void {
     let under: StoreUnderTest;
     let plan: WarningPlan;
     beforeEach(async () => {
-      [under, plan] = [await open(), await openWarningPlan(JSON.stringify(PLAN), VERSION)];
+      [under, plan] = [await open(), await opened(VERSION)];
     });
     afterEach(() => under.close());
 
@@ -119,7 +120,7 @@ export function storePlanViolationsContract(open: OpenStore): void {
       );
       await feed(under, [sent(users.slice(0, 600))], { plans });
       // A processor that has just started.
-      plan = await openWarningPlan(JSON.stringify(PLAN), VERSION);
+      plan = await opened(VERSION);
       await feed(under, [sent(users.slice(600))], { plans });
       await feed(under, [sent(users.slice(0, 1))], { plans });
       const [first, second, third] = await under.store.planViolations(TENANT, null);
@@ -130,7 +131,7 @@ export function storePlanViolationsContract(open: OpenStore): void {
     test('old ones are removed in pieces', async () => {
       const users = Array.from({ length: 1_000 }, (_, n) => person({ user_id: 'u' }, [{ event_name: `event ${n}` }]));
       for (const version of [1, 2, 3]) {
-        plan = await openWarningPlan(JSON.stringify(PLAN), version);
+        plan = await opened(version);
         await feed(under, [sent(users)], { plans });
       }
       const listed = async () => {

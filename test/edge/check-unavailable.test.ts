@@ -9,8 +9,8 @@ import { InFlight } from '../../src/edge/admission.ts';
 import { CheckIntake } from '../../src/edge/check-intake.ts';
 import { allocateRateLimits, RateLimits } from '../../src/edge/rate-limits.ts';
 import type { ApiKey } from '../../src/keys.ts';
+import { OpenPlans } from '../../src/keys/open-plans.ts';
 import { LogCorruptError, LogUnavailableError } from '../../src/log.ts';
-import { PlanChecks } from '../../src/resubmit/plan-checks.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../src/store-writer.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import { user } from '../server.ts';
@@ -24,7 +24,6 @@ async function checkFailingWith(context: TestContext, error: Error) {
   const parts = {
     keys: { peek: () => key },
     keyUsage: { note: () => undefined },
-    plans: {},
     log: { problem: () => null },
     rateLimits: new RateLimits(allocateRateLimits(), 1),
     inFlight: new InFlight(1_000_000),
@@ -37,7 +36,7 @@ async function checkFailingWith(context: TestContext, error: Error) {
     unavailable: () => null,
     isStopping: () => false,
     predict: () => Promise.reject(error),
-    planChecks: new PlanChecks({ find: () => Promise.resolve(undefined) }),
+    plans: new OpenPlans({ find: () => Promise.resolve(undefined) }),
   };
   const intake = new CheckIntake(parts as unknown as ConstructorParameters<typeof CheckIntake>[0]);
   const server = createServer((request, response) => intake.handle(request, response)).listen(0, '127.0.0.1');

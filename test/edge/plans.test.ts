@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { EnforcedPlans } from '../../src/edge/enforced-plans.ts';
 import { openLive } from '../api/live-client.ts';
 import { eventually, type HttpResponse, post, type TestServer } from '../server.ts';
 import { ask, makeKey, recordOf, type TestKey, type TestKeyOptions, useServer } from './fixture.ts';
@@ -349,24 +348,5 @@ suite('Enforced tracking plans', () => {
     );
     assert.equal((await put(server(), key, [])).status, 400);
     assert.equal((await put(server(), key, { events: {}, x: 'x'.repeat(1_100_000) })).status, 413);
-  });
-});
-
-suite('The plans that an edge has loaded', () => {
-  test('are those of the tenants that sent requests last', async () => {
-    const reads: string[] = [];
-    const find = async ({ accountId }: { accountId: string }, version = 0) => {
-      reads.push(accountId);
-      const text = JSON.stringify(ENFORCED);
-      return { version, text, enforces: true, warns: false, createdAt: 0, createdBy: 'key_1' };
-    };
-    const plans = new EnforcedPlans({ find }, { error: () => assert.fail('no plan is unusable') });
-    const keyOf = (n: number) => ({ accountId: `acct_${n}`, environment: 'production', enforcedPlan: 1 }) as const;
-    for (let n = 0; n < 200; n++) await plans.load(keyOf(n));
-    assert.equal(reads.length, 200);
-    assert.ok(plans.peek(keyOf(0)));
-    await plans.load(keyOf(200));
-    assert.ok(plans.peek(keyOf(0)), 'it was used after the others were loaded');
-    assert.equal(plans.peek(keyOf(1)), undefined);
   });
 });

@@ -7,9 +7,10 @@ import { type Plan, parsePlan } from '../../src/plans/plan.ts';
 import { SCHEMA_KEYWORDS } from '../../src/plans/schema.ts';
 
 function compiled(plan: object): CompiledPlan {
-  const reading = parsePlan(JSON.stringify(plan));
+  const text = JSON.stringify(plan);
+  const reading = parsePlan(text);
   assert.ok(reading.ok, JSON.stringify(reading));
-  return new CompiledPlan(reading.plan, 1);
+  return new CompiledPlan(reading.plan, { id: 'tested', version: 1, text });
 }
 
 function planned(schema: object, mode = 'enforce'): CompiledPlan {
@@ -275,7 +276,7 @@ suite('Checking users with a plan', () => {
     const schema = { $ref: '#/$defs/missing' };
     const plan = new CompiledPlan(
       { unplanned_events: 'allow', events: { e: { mode: 'enforce', schema } } } as unknown as Plan,
-      1,
+      { id: 'tested', version: 1, text: '' },
     );
     const message = 'cannot be checked, because of a bug in Sluice (Error)';
     assert.deepEqual(checkUser(plan, { events: [{ event_name: 'other' }, { event_name: 'e', a: 'secret' }] }), [

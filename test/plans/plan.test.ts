@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { CompiledPlan, checkUser } from '../../src/plans/compiled-plan.ts';
+import { checkUser, compileStored } from '../../src/plans/compiled-plan.ts';
 import { personalNames } from '../../src/plans/personal.ts';
 import { describeMistakes, eventOf, type Plan, parsePlan } from '../../src/plans/plan.ts';
 
@@ -183,7 +183,8 @@ suite('Plan files', () => {
     const properties = Object.fromEntries(
       Array.from({ length: 998 }, (_, n) => [`p${n}`, { type: ['string', 'null'] }]),
     );
-    const plan = new CompiledPlan(read({ events: { e: { mode: 'enforce', schema: { properties } } } }), 1);
+    const text = JSON.stringify({ events: { e: { mode: 'enforce', schema: { properties } } } });
+    const plan = compileStored({ id: 'tested', version: 1, text });
     assert.equal(checkUser(plan, { events: [{ event_name: 'e', p997: 1 }] }).length, 1);
   });
 

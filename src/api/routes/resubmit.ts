@@ -13,11 +13,17 @@ import { setImmediate } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Static } from 'typebox';
 import { parseJson } from '../../json/parse.ts';
+import { type OpenPlan, OpenPlans } from '../../keys/open-plans.ts';
 import type { TenantId } from '../../model.ts';
 import type { Violation } from '../../plans/compiled-plan.ts';
-import { fixedByHand, type FixedUserResult, fixUser, resubmittedRecord } from '../../resubmit/fixed-user.ts';
+import {
+  enforcedBy,
+  fixedByHand,
+  type FixedUserResult,
+  fixUser,
+  resubmittedRecord,
+} from '../../resubmit/fixed-user.ts';
 import { changesBetween, type Patch, parsePatch, sharedIdentifiers } from '../../resubmit/patch.ts';
-import { type PlanCheck, PlanChecks } from '../../resubmit/plan-checks.ts';
 import type { PredictedUser as PredictedUserData, RejectionFilter, Store, StoredRejection } from '../../store.ts';
 import { rejectionId, withoutIndexes } from '../../views/kept-rejections.ts';
 import { exampleOf, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
@@ -148,7 +154,7 @@ const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it woul
 });
 
 export function registerResubmitRoutes(app: FastifyInstance, parts: ApiParts): void {
-  const checks = new PlanChecks(parts.keyStore.plans);
+  const plans = new OpenPlans(parts.keyStore.plans);
 
   tenantRoute(app, parts, 'POST /rejections/:id/resubmit', {
     idForm: 'user',
@@ -167,7 +173,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ApiParts): v
       const [request = '', index = ''] = id.split('.');
       const rejection = await store.rejection(tenantId, request, Number(index));
       if (rejection === undefined) return undefined;
-      const fixed = fixedByHand(JSON.stringify(user), rejection, (await checks.of(tenantId))?.enforced);
+      const fixed = fixedByHand(JSON.stringify(user), rejection, enforcedBy(await plans.newest(tenantId)));
       if (fixed.status === 'still_rejected')
         throw new BadParameterError(`the user is still not valid: ${fixed.message}`);
       const steps = rejection.payloadIsCut ? WHOLE : changesBetween(rejection.payload, JSON.stringify(user));
@@ -208,7 +214,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ApiParts): v
       const patchText = JSON.stringify(members.patch ?? null);
       const patch = parsePatch(patchText);
       if (dryRun) {
-        const plan = await checks.of(tenantId);
+        const plan = await plans.newest(tenantId);
         return { job: null, preview: await previewResubmit(store, { tenantId, filter, patch, plan, cursor, at: now }) };
       }
       const job = await store.resubmitAll(tenantId, { filter, patch: patchText }, { traceId, at: now, by });
@@ -241,7 +247,7 @@ interface PreviewRequest {
   readonly tenantId: TenantId;
   readonly filter: RejectionFilter;
   readonly patch: Patch;
-  readonly plan: PlanCheck | undefined;
+  readonly plan: OpenPlan | undefined;
   readonly cursor: string | null;
   /** When a job would apply it: now. */
   readonly at: number;
@@ -297,6 +303,7 @@ async function checkRejections(
   store: Store,
   { tenantId, filter, patch, plan, cursor }: PreviewRequest,
 ): Promise<{ readonly checked: readonly Checked[]; readonly nextCursor: string | null }> {
+  const enforced = enforcedBy(plan);
   const checked: Checked[] = [];
   let next = cursor;
   let charactersLeft = VALID_CHARACTERS_MAX;
@@ -308,7 +315,7 @@ async function checkRejections(
       await setImmediate();
       const fixed = rejection.payloadIsCut
         ? { status: 'cut' as const }
-        : fixUser(rejection.payload, patch, rejection, plan?.enforced);
+        : fixUser(rejection.payload, patch, rejection, enforced);
       if (fixed.status === 'valid') charactersLeft -= fixed.user.length;
       checked.push({ rejection, ...fixed });
     }
@@ -327,7 +334,7 @@ async function predict(
   store: Store,
   tenantId: TenantId,
   valid: readonly ValidUser[],
-  plan: PlanCheck | undefined,
+  plan: OpenPlan | undefined,
   at: number,
 ): Promise<{ readonly predicted: readonly Predicted[]; readonly pendingRequests: number }> {
   if (valid.length === 0) return { predicted: [], pendingRequests: 0 };
