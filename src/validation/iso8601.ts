@@ -24,34 +24,41 @@ const LEAP_DAYS_BEFORE_YEAR_0 = 96;
 const EARLIEST = Date.parse('0000-01-01T00:00:00.000Z');
 const LATEST = Date.parse('9999-12-31T23:59:59.999Z');
 
-const COMMA = 0x2c;
 const MINUS = 0x2d;
-const PLUS = 0x2b;
 const POINT = 0x2e;
 const COLON = 0x3a;
 const ZERO = 0x30;
 const UPPER_T = 0x54;
 const UPPER_Z = 0x5a;
 
+/** Year, dash, month, day, hour, colon, minute, second, fraction, offset. */
+const FORM =
+  /^(\d{4})(-?)(\d\d)\2(\d\d)(?:T(\d\d)(?:(:?)(\d\d)(?:\6(\d\d))?)?(?:[.,](\d+))?(Z|[+-]\d\d(?::?\d\d)?)?)?$/;
+
 /** Milliseconds since 1970, or undefined if the text is not such a date or date-time. */
 export function parseIso8601(text: string): number | undefined {
-  const extended = text.charCodeAt(4) === MINUS;
-  const year = twoDigits(text, 0) * 100 + twoDigits(text, 2);
-  const month = twoDigits(text, extended ? 5 : 4);
-  const day = twoDigits(text, extended ? 8 : 6);
-  if (extended && text.charCodeAt(7) !== MINUS) return undefined;
-  const days = daysSince1970(year, month, day);
-  if (Number.isNaN(days)) return undefined;
-
-  const dateEnd = extended ? 10 : 8;
-  if (text.length === dateEnd) return days * DAY_MS;
-  if (text.charCodeAt(dateEnd) !== UPPER_T) return undefined;
-  const milliseconds = days * DAY_MS + timeOfDay(text, dateEnd + 1, extended);
+  const usual = usualTimeOf(text);
+  if (!Number.isNaN(usual)) return usual;
+  const [, year, dash, month, day, hour, colon, minute, second, fraction, offset] = FORM.exec(text) ?? [];
+  if (year === undefined) return undefined;
+  // Date and time are both in the extended form, or both in the basic one.
+  if (minute !== undefined && (dash === '-') !== (colon === ':')) return undefined;
+  const days = daysSince1970(Number(year), Number(month), Number(day));
+  if (hour === undefined) return Number.isNaN(days) ? undefined : days * DAY_MS;
+  const milliseconds = days * DAY_MS + timeOfDay(hour, minute, second, fraction) - offsetOf(offset);
   return milliseconds >= EARLIEST && milliseconds <= LATEST ? milliseconds : undefined;
 }
 
 /** As it is written nearly always: `2026-11-15T10:20:30.123Z`. */
 export const USUAL_TIME_LENGTH = 24;
+
+const usualCodes = new Uint16Array(USUAL_TIME_LENGTH);
+
+function usualTimeOf(text: string): number {
+  if (text.length !== USUAL_TIME_LENGTH) return Number.NaN;
+  for (let at = 0; at < USUAL_TIME_LENGTH; at++) usualCodes[at] = text.charCodeAt(at);
+  return parseUsualTime(usualCodes, 0);
+}
 
 /** The same for a time that is written like that, and begins there; NaN for any other text. */
 export function parseUsualTime(codes: ArrayLike<number>, at: number): number {
@@ -95,95 +102,34 @@ function daysSince1970(year: number, month: number, day: number): number {
   return year * 365 + leapDaysBefore + dayOfYear - DAYS_BEFORE_1970;
 }
 
-/** Milliseconds from midnight UTC for the time and offset that start at `start` and end the text; NaN if malformed. */
-function timeOfDay(text: string, start: number, extended: boolean): number {
-  const hour = twoDigits(text, start);
-  let minute = 0;
-  let second = 0;
-  let lowestMs = HOUR_MS;
-  let at = start + 2;
-  let next = extended ? afterColon(text, at) : at;
-  if (startsDigit(text, next)) {
-    minute = twoDigits(text, next);
-    lowestMs = MINUTE_MS;
-    at = next + 2;
-    next = extended ? afterColon(text, at) : at;
-    if (startsDigit(text, next)) {
-      second = twoDigits(text, next);
-      lowestMs = SECOND_MS;
-      at = next + 2;
-    }
-  }
-  if (!(hour <= 24 && minute <= 59 && (second <= 59 || (second === 60 && minute === 59)))) return Number.NaN;
-
-  const separator = text.charCodeAt(at);
-  let fractionMs = 0;
-  if (separator === POINT || separator === COMMA) {
-    const end = digitsEnd(text, at + 1);
-    if (end === at + 1) return Number.NaN;
-    fractionMs = fractionOf(text, at + 1, end, lowestMs);
-    if (hour === 24 && !isAllZeros(text, at + 1, end)) return Number.NaN;
-    at = end;
-  }
-  if (hour === 24 && minute + second > 0) return Number.NaN;
-  return hour * HOUR_MS + minute * MINUTE_MS + second * SECOND_MS + fractionMs - offsetOf(text, at);
-}
-
-/** Milliseconds to take off to get to UTC: for nothing, `Z`, `±hh`, `±hhmm` or `±hh:mm` up to the end of the text. */
-function offsetOf(text: string, start: number): number {
-  const length = text.length - start;
-  if (length === 0) return 0;
-  const sign = text.charCodeAt(start);
-  if (sign === UPPER_Z) return length === 1 ? 0 : Number.NaN;
-  if (sign !== PLUS && sign !== MINUS) return Number.NaN;
-  const hour = twoDigits(text, start + 1);
-  let minute = 0;
-  if (length === 5) minute = twoDigits(text, start + 3);
-  else if (length === 6 && text.charCodeAt(start + 3) === COLON) minute = twoDigits(text, start + 4);
-  else if (length !== 3) return Number.NaN;
-  if (!(hour <= 23 && minute <= 59)) return Number.NaN;
-  const offset = hour * HOUR_MS + minute * MINUTE_MS;
-  return sign === PLUS ? offset : -offset;
-}
-
-function fractionOf(text: string, start: number, end: number, unitMs: number): number {
-  const countedEnd = Math.min(end, start + FRACTION_DIGITS_MAX);
-  let numerator = 0;
-  let denominator = 1;
-  for (let at = start; at < countedEnd; at++) {
-    numerator = numerator * 10 + (text.charCodeAt(at) - ZERO);
-    denominator *= 10;
-  }
+/** Milliseconds from midnight; NaN if there is no such time. */
+function timeOfDay(
+  hourText: string,
+  minuteText: string | undefined,
+  secondText: string | undefined,
+  digits = '',
+): number {
+  const hour = Number(hourText);
+  const minute = Number(minuteText ?? 0);
+  const second = Number(secondText ?? 0);
+  const isTime = hour <= 23 && minute <= 59 && (second <= 59 || (second === 60 && minute === 59));
+  const isEndOfDay = hour === 24 && minute + second === 0 && !/[^0]/.test(digits);
+  if (!isTime && !isEndOfDay) return Number.NaN;
+  const lowestMs = secondText !== undefined ? SECOND_MS : minuteText !== undefined ? MINUTE_MS : HOUR_MS;
+  const counted = digits.slice(0, FRACTION_DIGITS_MAX);
   // Nine digits times 3,600,000 stay below 2^53, so the product is exact and the cut falls where it should.
-  return Math.floor((numerator * unitMs) / denominator);
+  const fractionMs = Math.floor((Number(counted) * lowestMs) / 10 ** counted.length);
+  return hour * HOUR_MS + minute * MINUTE_MS + second * SECOND_MS + fractionMs;
 }
 
-function isAllZeros(text: string, start: number, end: number): boolean {
-  for (let at = start; at < end; at++) if (text.charCodeAt(at) !== ZERO) return false;
-  return true;
-}
-
-function digitsEnd(text: string, start: number): number {
-  let at = start;
-  while (startsDigit(text, at)) at++;
-  return at;
-}
-
-/** Where a component after a colon would start; the end of the text, where no digit is, if there is no colon. */
-function afterColon(text: string, at: number): number {
-  return text.charCodeAt(at) === COLON ? at + 1 : text.length;
-}
-
-function startsDigit(text: string, at: number): boolean {
-  const code = text.charCodeAt(at);
-  return code >= ZERO && code <= ZERO + 9;
-}
-
-/** NaN unless there are two digits. */
-function twoDigits(text: string, at: number): number {
-  const tens = text.charCodeAt(at) - ZERO;
-  const ones = text.charCodeAt(at + 1) - ZERO;
-  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN;
+/** Milliseconds to take off to get to UTC: for nothing, `Z`, `±hh`, `±hhmm` or `±hh:mm`; NaN if there is no such offset. */
+function offsetOf(offset = 'Z'): number {
+  if (offset === 'Z') return 0;
+  const hour = Number(offset.slice(1, 3));
+  const minute = offset.length === 3 ? 0 : Number(offset.slice(-2));
+  if (hour > 23 || minute > 59) return Number.NaN;
+  const milliseconds = hour * HOUR_MS + minute * MINUTE_MS;
+  return offset.startsWith('+') ? milliseconds : -milliseconds;
 }
 
 /** Negative unless there are two digits; an integer, because sums of integers take a fraction of the time. */
