@@ -637,7 +637,7 @@ const COMMANDS = {
     argument: { value: 'SHELL', help: 'bash, zsh or fish', choices: COMPLETION_SHELLS },
     flags: {},
     notes: [
-      'The script completes the command "sluice", which has to be in your PATH or an alias. Print it again after an update.',
+      'The script completes the command "sluice", which has to be in your PATH or an alias. It runs the Sluice and the Node.js that printed it: print it again when one of them has moved.',
     ],
   },
   help: {
