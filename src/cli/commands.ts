@@ -23,17 +23,16 @@ export interface Command {
   readonly synopsis?: string;
   /** What it does, in a few words: in the list of commands, and at the top of its help. */
   readonly summary: string;
-  /** At the top of its help instead, where there is more to say. */
-  readonly description?: string;
   /** Command lines, each with an optional remark, where there is more to show than its name and its options. */
   readonly usage?: readonly (readonly [line: string, remark?: string])[];
   /** The argument that is not a flag: FILE completes files, `choices` those values. */
   readonly argument?: Flag & { readonly value: string };
   readonly flags: Flags;
-  /** At the end of its help: paragraphs, and then those that have a title, which is printed in bold. */
-  readonly notes?: readonly string[];
-  readonly topics?: Readonly<Record<string, string>>;
+  /** At the end of its help: what its page does not say. */
+  readonly note?: string;
   readonly exitCodes?: string;
+  /** The page in docs/ that has the details, where that is not its section in commands.md, or that of its parent. */
+  readonly docs?: string;
   readonly commands?: Readonly<Record<string, Command>>;
 }
 
@@ -117,8 +116,6 @@ function settingFlag(name: SettingName): Flag {
   return { value: kind.placeholder, help: `${description}${values} (${env}, default ${preset})`, ...choices };
 }
 
-const KEYS_EFFECT = 'Running servers pick up the change within 2 seconds.';
-
 const RATE_FLAGS: Flags = {
   'users-per-second': {
     value: 'N',
@@ -164,12 +161,10 @@ const KEYS_COMMANDS = {
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [`A key is shown only once, when it is created; only its SHA-256 is stored. ${KEYS_EFFECT}`],
   },
   list: {
     summary: 'lists the API keys, revoked and expired ones included',
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
-    notes: ['Shows the id, the prefix and the last four characters of each key, never the key itself.'],
   },
   edit: {
     summary: 'changes the name, origins or rate limit of an API key',
@@ -191,7 +186,6 @@ const KEYS_COMMANDS = {
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [`Options that you do not give stay unchanged. ${KEYS_EFFECT}`],
   },
   roll: {
     summary: 'replaces an API key without downtime',
@@ -204,15 +198,11 @@ const KEYS_COMMANDS = {
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [
-      `Creates a key with the same name, kind, environment, origins and rate limit, shows it once, and lets the old key expire after the overlap (or earlier, if it would have). ${KEYS_EFFECT}`,
-    ],
   },
   revoke: {
-    summary: 'ends an API key at once',
+    summary: 'ends an API key at once, which cannot be undone',
     argument: KEY_ARGUMENT,
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
-    notes: [`${KEYS_EFFECT} This cannot be undone. To replace a key without downtime: sluice keys roll`],
   },
 } as const satisfies Record<string, Command>;
 
@@ -223,9 +213,7 @@ const PLAN_COMMANDS = {
     summary: 'generates a tracking plan from the events that a server receives',
     usage: [['SLUICE_KEY=sk_prod_… sluice plan infer --out sluice-plan.json']],
     flags: { out: { value: 'FILE', help: 'the file to write; default stdout' }, ...SERVER_FLAGS },
-    notes: [
-      "Adds the events in the catalogue (GET /catalogue) that the server's plan lacks, with mode warn, so they reject nothing. Review the plan before you push it.",
-    ],
+    docs: 'catalogue.md#from-the-catalogue-to-a-tracking-plan',
   },
   types: {
     synopsis: '[FILE]',
@@ -233,7 +221,7 @@ const PLAN_COMMANDS = {
     usage: [['sluice plan types [FILE] --out src/events.ts']],
     argument: PLAN_ARGUMENT,
     flags: { out: { value: 'FILE', help: 'the file to write; default stdout' } },
-    notes: ['Use them with the SDK: new Sluice<EventMap>(…). The compiler then checks every track().'],
+    docs: 'catalogue.md#from-the-catalogue-to-a-tracking-plan',
   },
   push: {
     synopsis: '[FILE]',
@@ -241,7 +229,6 @@ const PLAN_COMMANDS = {
     usage: [['SLUICE_KEY=sk_prod_… sluice plan push [FILE] [--url URL]']],
     argument: PLAN_ARGUMENT,
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
-    notes: ['The plan is for the account and environment of the key. Servers use it within 2 seconds.'],
     exitCodes: '0 pushed, 2 the file has errors or was refused, 1 not sent.',
   },
   pull: {
@@ -280,11 +267,8 @@ const COMMANDS = {
       ['STORE_URL=postgres://… LOG_URL=kafka://… sluice serve --role edge'],
     ],
     flags: SETTING_FLAGS,
-    notes: [
-      'A flag wins over its environment variable. "sluice config" shows the settings in effect.',
-      'Sizes: 4096, 512kB, 64MB, 2GB (1kB is 1024 bytes). Times: 500ms, 30s, 5m, 12h, 7d; for retention also "forever".',
-      'A 202 means that the events are durable. SIGTERM (which drains first, see --drain) and Ctrl-C stop the server after the requests in flight have finished.',
-    ],
+    note: 'Sizes: 4096, 512kB, 64MB, 2GB (1kB is 1024 bytes). Times: 500ms, 30s, 5m, 12h, 7d; for retention also "forever".',
+    docs: 'operating.md',
   },
   keys: {
     summary: 'manages API keys, also while a server is running',
@@ -297,9 +281,6 @@ const COMMANDS = {
     ],
     flags: {},
     commands: KEYS_COMMANDS,
-    notes: [
-      'Several keys can be active at once. A key is shown only once, when it is created; a lost key is revoked and replaced.',
-    ],
   },
   invite: {
     summary: 'creates a one-time link to sign in to the dashboard',
@@ -310,18 +291,13 @@ const COMMANDS = {
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [
-      'The link is valid for 7 days; 24 hours for the first member of an account or a new password. It is shown only once, and works with a running server at once. Sluice sends no e-mail: pass the link on yourself. SLUICE_PUBLIC_URL is the address where people reach the server; without it the link is for this machine.',
-    ],
   },
   config: {
     synopsis: '[settings]',
     summary: 'shows each setting, its value and where the value came from',
     usage: [['sluice config [settings] [--json]']],
     flags: { ...SETTING_FLAGS, ...JSON_FLAG },
-    notes: [
-      'Starts nothing. Takes the flags of "sluice serve" and reads the same environment, so it shows what serve would use.',
-    ],
+    docs: 'operating.md#settings',
   },
   tail: {
     summary: 'shows events as they are processed, one line each, until Ctrl-C',
@@ -331,10 +307,6 @@ const COMMANDS = {
       personal: PERSONAL_FLAG,
       ...TENANT_FLAGS,
     },
-    notes: [
-      'A line has the time, name, profile (– where no identifier could be matched), revenue and properties.',
-      'Reads the data folder or the database. Without a running server it shows what --since selects.',
-    ],
   },
   trace: {
     summary: 'shows what happened to a request',
@@ -343,7 +315,6 @@ const COMMANDS = {
       help: 'the trace_id, from the response, its X-Trace-Id header or the log of the server; the id of an event works too',
     },
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
-    notes: ['Searches all accounts.'],
     exitCodes: '0 found, 1 not found.',
   },
   profile: {
@@ -375,12 +346,6 @@ const COMMANDS = {
       restart: { help: 'start from the beginning instead of where an interrupted import stopped' },
       ...SENDING_FLAGS,
     },
-    topics: {
-      'Interrupted?':
-        'Run the same command again: it continues where FILE.ndjson.import says. Every request has an Idempotency-Key made from its lines, so requests in progress are stored once (within 24 h).',
-      'Rejected?':
-        'FILE.ndjson.rejected.ndjson has each rejected line with its number and the reason. Fix them there and import that file: FILE.ndjson, once changed, would be stored again with all its lines.',
-    },
     exitCodes: '0 all users were accepted, 2 some were rejected, 1 it stopped and can be run again.',
   },
   check: {
@@ -399,12 +364,9 @@ const COMMANDS = {
       ...SERVER_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [
-      'Validates as a server would, and stores nothing. Without --url and --key no server is needed.',
-      'With --url or --key, a server checks the file, against the plan that was pushed to it. With a secret key, the output also shows which profiles would be created, changed and merged. The server stores and counts nothing.',
-    ],
     exitCodes:
       '0 everything would be accepted and follows the plan, 2 something would be rejected or violates the plan (in any mode), 1 it could not be checked.',
+    docs: 'check.md',
   },
   send: {
     synopsis: 'EVENT name=value…',
@@ -423,10 +385,6 @@ const COMMANDS = {
       'anon-id': { value: 'ID', help: 'the anonymous id of the person' },
       ...SENDING_FLAGS,
     },
-    topics: {
-      Values:
-        'a value that is JSON is sent as such: a number, true, false, null, an object. Anything else is text. To send digits as text, quote them twice: zip=\'"10115"\'. timestamp and $event_id are always text; revenue and event_value must be numbers.',
-    },
     exitCodes: '0 the event was accepted, 2 it was rejected, 1 it was not sent. The reason names the field.',
   },
   rejections: {
@@ -443,7 +401,7 @@ const COMMANDS = {
       ...SERVER_FLAGS,
       json: { help: 'print JSON, for programs; users are printed one per line, with their payload' },
     },
-    notes: ['Calls the server with a secret key. Rejected users are kept for 7 days by default.'],
+    docs: 'resubmit.md',
   },
   resubmit: {
     synopsis: '[ID]',
@@ -462,11 +420,9 @@ const COMMANDS = {
       ...SERVER_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [
-      'A fixed user is stored as if it had been correct from the start: under its original trace and time of receipt, once. The job continues on the server if this command is stopped.',
-    ],
     exitCodes:
       '0 all were accepted, 2 some are still rejected or too large to be patched (with --dry-run: would be), 1 it could not be done.',
+    docs: 'resubmit.md',
   },
   'dead-letters': {
     summary: 'shows accepted requests that failed, and retries them',
@@ -481,25 +437,16 @@ const COMMANDS = {
       ...SERVER_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [
-      'A dead letter is caused by a bug in Sluice, or by a constraint that someone added to its tables in PostgreSQL: its request was accepted, and is kept as long as events (SLUICE_EVENT_RETENTION), until it can be processed.',
-    ],
     exitCodes: '0 done, 2 some still cannot be processed, 1 it could not be done.',
+    docs: 'resubmit.md#dead-letters',
   },
   demo: {
     summary: 'sends the events of a small sample shop to a server',
-    description:
-      'sends 30 days of a small sample shop, so that there is something to look at: visitors who sign up, orders and refunds in two currencies, users that are rejected, and two people on one device.',
     usage: [['SLUICE_KEY=sk_dev_… sluice demo', 'to the server on this data folder'], ['sluice demo --seed 7 --yes']],
     flags: {
       seed: { value: 'NUMBER', help: 'a different number generates a different shop; default 1' },
       yes: { help: 'send even if the server has data already, or if the key is for production' },
       ...SERVER_FLAGS,
-    },
-    topics: {
-      'Twice?': 'Nothing is stored twice: every event has an $event_id made from the seed (within 7 days).',
-      'Which key?':
-        'A secret one: only a secret key can read whether there is data already. The first start of a server prints one for development.',
     },
     exitCodes: '0 everything was sent, 1 it was not; run it again to send the rest.',
   },
@@ -514,7 +461,7 @@ const COMMANDS = {
     ],
     flags: {},
     commands: PLAN_COMMANDS,
-    notes: ['The plan is a JSON file that you keep next to your code: see docs/plans.md.'],
+    docs: 'plans.md',
   },
   export: {
     synopsis: '--format FORMAT',
@@ -537,23 +484,14 @@ const COMMANDS = {
       personal: PERSONAL_FLAG,
       ...TENANT_FLAGS,
     },
-    topics: {
-      'Interrupted?':
-        'ndjson and csv continue from FILE.part when the same command is run again; a parquet export starts over, since a parquet file is complete only with its end.',
-      csv: 'RFC 4180, safe to open in a spreadsheet: an apostrophe goes before text that begins with = + - @, control and bidirectional characters become \\u escapes; --raw switches that off.',
-      parquet: 'times in milliseconds (UTC), revenue and event_value as doubles, properties as JSON text.',
-    },
   },
   doctor: {
     summary: 'checks the installation and says what to do next',
-    description:
-      'checks settings, data folder, disk, log, store, clock, backlog, ledger, keys, tracking plans and the last backup, and says what to do next. With STORE_URL and LOG_URL, also checks the database and the topic.',
     flags: {
       deep: { help: 'read the whole store and count its events: slow, thorough' },
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: ['Changes nothing. Works with a running server and without one.', '✓ good   ! a warning   ✗ broken'],
     exitCodes: '0 everything is OK, 1 errors, 2 warnings only.',
   },
   migrate: {
@@ -567,14 +505,6 @@ const COMMANDS = {
       },
       ...DATA_FLAG,
       ...JSON_FLAG,
-    },
-    notes: [
-      'Stop the server first: the command is refused while one runs on the folder. The files there are read, not changed. The event log stays where it is; events in it that are not processed yet are processed later.',
-    ],
-    topics: {
-      'Interrupted?': 'Run the same command again: it continues where it stopped.',
-      'At the end':
-        'the rows and the ledger of both sides are compared, and it says how to start the server from now on. The file migrated.json in the data folder then prevents an embedded server from continuing there.',
     },
     exitCodes: '0 both sides are the same, 1 they are not, and stderr or the table says why.',
   },
@@ -597,11 +527,8 @@ const COMMANDS = {
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [
-      'Every event acknowledged before the backup began is in it. It is written to ….part and renamed when it is complete. It contains personal data: keep it safe.',
-      'With STORE_URL it contains only the local log; dump the database first. See docs/backup.md.',
-    ],
     exitCodes: '0 success, 1 nothing was kept, or the backup is damaged; stderr says why.',
+    docs: 'backup.md',
   },
   restore: {
     synopsis: '--from FOLDER|FILE',
@@ -619,13 +546,8 @@ const COMMANDS = {
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: ['Refused if the data folder is not empty: rename the old one and keep it until everything works.'],
-    topics: {
-      'Interrupted?': 'Run the same command again; no server starts on the folder before it is complete.',
-      Afterwards:
-        'the restore undoes unmerges, erasures, key revocations and rolls, and member removals made after the backup. Repeat them: see docs/backup.md.',
-    },
     exitCodes: '0 success, 1 nothing was restored; stderr says why.',
+    docs: 'backup.md#restore',
   },
   completion: {
     summary: 'prints a script that completes commands in your shell',
@@ -636,15 +558,13 @@ const COMMANDS = {
     ],
     argument: { value: 'SHELL', help: 'bash, zsh or fish', choices: COMPLETION_SHELLS },
     flags: {},
-    notes: [
-      'The script completes the command "sluice", which has to be in your PATH or an alias. Print it again after an update.',
-    ],
   },
   help: {
     synopsis: '[COMMAND]',
     summary: 'shows the help of a command; the same as sluice COMMAND --help',
     usage: [['sluice help export'], ['sluice help keys create']],
     flags: {},
+    docs: 'commands.md',
   },
 } as const satisfies Record<string, Command>;
 

@@ -1,7 +1,9 @@
 /**
- * `sluice completion bash|zsh|fish`: prints a script that completes commands, subcommands, flags and the values that a
- * flag is limited to. All of it comes from the table of commands, so it cannot differ from what the commands take. The
- * script holds everything it needs: completing starts no process.
+ * `sluice completion bash|zsh|fish` prints a short script for the shell. At each Tab it runs `sluice completion --words`
+ * with the words so far, which prints what can come next: commands, subcommands, flags, the values that a flag is limited
+ * to, or that files or folders follow. That comes from the table of commands, so it cannot differ from what the commands
+ * take. The script calls the Node and the file that printed it: `sluice` may be an alias, or another Node the first in
+ * PATH.
  */
 
 import { suggestion } from '../config/flags.ts';
@@ -9,7 +11,24 @@ import { readArguments } from './arguments.ts';
 import { ALL_COMMANDS, type Command, COMPLETION_SHELLS, type Flag } from './commands.ts';
 import type { Shell } from './shell.ts';
 
+/** In place of candidates: the shell completes those. */
+const FILES = ':files';
+const FOLDERS = ':folders';
+
+const HELP_FLAG: Flag = { help: 'show help' };
+/** What comes before any command. */
+const START: Command = { summary: '', flags: { version: { help: 'show the version' } }, commands: ALL_COMMANDS };
+
 export async function runCompletion(args: readonly string[], { out }: Pick<Shell, 'out'>): Promise<number> {
+  // Only the scripts call it so. After "--" nothing is a flag of this command.
+  if (args[0] === '--words' && args[1] === '--') {
+    out(
+      candidatesFor(args.slice(2))
+        .map((line) => `${line}\n`)
+        .join(''),
+    );
+    return 0;
+  }
   const flags = readArguments('completion', args);
   const { mistakes } = flags;
   const [given, ...others] = flags.positionals;
@@ -21,221 +40,116 @@ export async function runCompletion(args: readonly string[], { out }: Pick<Shell
     mistakes.push(`"${given}" is not a supported shell; ${expected}${suggestion(given, COMPLETION_SHELLS)}`);
   }
   if (shell === undefined || mistakes.length > 0) throw flags.error();
-  out(completionScript(shell));
+  out(completionScript(shell, process.argv.slice(0, 2)));
   return 0;
 }
 
-export function completionScript(shell: (typeof COMPLETION_SHELLS)[number]): string {
-  return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](stepsOf());
-}
-
-/** What can follow the words of a path: `keys`, `keys create`, `help keys`; at first, nothing was typed yet. */
-interface Step {
-  readonly path: string;
-  readonly commands: readonly (readonly [name: string, summary: string])[];
-  readonly flags: readonly (readonly [name: string, flag: Flag])[];
-  readonly argument: Flag | undefined;
-}
-
-const HELP_FLAG = ['help', { help: 'show help' }] as const;
-
-function stepsOf(): Step[] {
-  const first: Step = {
-    path: '',
-    commands: namesOf(ALL_COMMANDS),
-    flags: [HELP_FLAG, ['version', { help: 'show the version' }]],
-    argument: undefined,
-  };
+/**
+ * What can stand in place of the last word, which may be empty or begun: one line each, with a tab before what it does.
+ * The shell leaves out what does not match.
+ */
+export function candidatesFor(words: readonly string[]): string[] {
+  // bash splits --format=csv in three.
+  const before = (words.at(-1) === '=' ? [...words, ''] : words).filter((word) => word !== '=');
+  const current = before.pop() ?? '';
   // `sluice help keys` is followed by the subcommands of keys, and by nothing else.
-  const ofHelp = Object.entries(ALL_COMMANDS).flatMap(([name, { commands }]): Step[] => {
-    if (commands === undefined) return [];
-    return [{ path: `help ${name}`, commands: namesOf(commands), flags: [], argument: undefined }];
-  });
-  return [first, ...stepsIn(ALL_COMMANDS, ''), ...ofHelp];
+  const isHelp = before[0] === 'help';
+  if (isHelp) before.shift();
+  let command = START;
+  for (const word of before) command = ownOf(command.commands, word) ?? command;
+  const { argument, flags } = command;
+  const commands = Object.entries(command.commands ?? {}).map(([name, { summary }]) => `${name}\t${summary}`);
+  if (isHelp) return commands;
+  const [prefix = '', inSameWord] = /^--([^=]+)=/.exec(current) ?? [];
+  const [, inWordBefore] = /^--(.+)/.exec(before.at(-1) ?? '') ?? [];
+  const flag = ownOf(flags, inSameWord ?? inWordBefore ?? '');
+  if (flag?.value !== undefined) return flag.choices?.map((choice) => prefix + choice) ?? pathsFor(flag);
+  return [
+    ...commands,
+    ...(argument?.choices ?? []),
+    ...Object.entries({ ...flags, help: HELP_FLAG }).map(([name, { help }]) => `--${name}\t${help}`),
+    ...(argument === undefined || current.startsWith('-') ? [] : pathsFor(argument)),
+  ];
 }
 
-function stepsIn(commands: Readonly<Record<string, Command>>, before: string): Step[] {
-  return Object.entries(commands).flatMap(([name, command]) => {
-    const path = before === '' ? name : `${before} ${name}`;
-    const { argument, flags } = command;
-    const own: Step = {
-      path,
-      commands: namesOf(path === 'help' ? ALL_COMMANDS : (command.commands ?? {})),
-      flags: [...Object.entries(flags), HELP_FLAG],
-      argument,
-    };
-    return [own].concat(stepsIn(command.commands ?? {}, path));
-  });
+function ownOf<T>(entries: Readonly<Record<string, T>> | undefined, name: string): T | undefined {
+  return entries !== undefined && Object.hasOwn(entries, name) ? entries[name] : undefined;
 }
 
-function namesOf(commands: Readonly<Record<string, Command>>): [string, string][] {
-  return Object.entries(commands).map(([name, { summary }]) => [name, summary]);
+function pathsFor({ value }: Flag): string[] {
+  if (value === 'FILE') return [FILES];
+  return value === 'FOLDER' ? [FOLDERS] : [];
 }
 
-/** For a shell: nothing in it is special. */
+/** `program`: the words that start this program. */
+export function completionScript(shell: (typeof COMPLETION_SHELLS)[number], program: readonly string[]): string {
+  const call = `${program.map(quoted).join(' ')} completion --words --`;
+  return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](call);
+}
+
+/** For all three shells: nothing in it is special. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
 
-function bashScript(steps: readonly Step[]): string {
-  const paths = steps.filter(({ path }) => path !== '').map(({ path }) => quoted(path));
-  const values = steps.flatMap(({ path, flags }) =>
-    flags.filter(([, { value }]) => value !== undefined).map(([name, flag]) => [`${path}:--${name}`, flag] as const),
-  );
-  const valueCases = values.map(([pattern, flag]) => `    ${quoted(pattern)}) ${bashValue(flag)} ;;`);
-  const wordCases = steps.map(({ path, commands, flags, argument }) => {
-    const words = [
-      ...commands.map(([name]) => name),
-      ...(argument?.choices ?? []),
-      ...flags.map(([name]) => `--${name}`),
-    ];
-    const files = argument?.value === 'FILE' ? ' files=yes' : '';
-    return `    ${quoted(path)}) words=${quoted(words.join(' '))}${files} ;;`;
-  });
+function bashScript(call: string): string {
   return `# Completion of sluice for bash. Made by: sluice completion bash
 _sluice() {
-  local current previous word path words files i IFS=$' \\t\\n'
+  local IFS=$'\\n' current=\${COMP_WORDS[COMP_CWORD]} name summary
   COMPREPLY=()
-  current=\${COMP_WORDS[COMP_CWORD]}
-  previous=\${COMP_WORDS[COMP_CWORD - 1]}
-  # bash splits --format=csv in three.
-  if [[ $current == '=' ]]; then
-    current=
-  elif [[ $previous == '=' ]]; then
-    previous=\${COMP_WORDS[COMP_CWORD - 2]}
-  fi
-  path=
-  for ((i = 1; i < COMP_CWORD; i++)); do
-    word="\${path:+$path }\${COMP_WORDS[i]}"
-    case "$word" in
-      ${paths.join(' | ')}) path=$word ;;
+  if [[ $current == '=' ]]; then current=; fi
+  while IFS=$'\\t' read -r name summary; do
+    case $name in
+      ${FILES}) COMPREPLY+=($(compgen -f -- "$current")); compopt -o filenames 2>/dev/null ;;
+      ${FOLDERS}) COMPREPLY+=($(compgen -d -- "$current")); compopt -o filenames 2>/dev/null ;;
+      "$current"*) COMPREPLY+=("$name") ;;
     esac
-  done
-  case "$path:$previous" in
-${valueCases.join('\n')}
-  esac
-  words= files=
-  case "$path" in
-${wordCases.join('\n')}
-  esac
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  done < <(${call} "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
   if [[ \${COMPREPLY[0]-} == *= ]]; then compopt -o nospace 2>/dev/null; fi
-  if [[ $files && $current != -* ]]; then _sluice_files -f; fi
 }
-
-_sluice_files() {
-  local IFS=$'\\n'
-  compopt -o filenames 2>/dev/null
-  COMPREPLY+=($(compgen "$1" -- "$current"))
-}
-
 complete -F _sluice sluice
 `;
 }
 
-/** Completes the value of a flag, and is done. */
-function bashValue({ value, choices }: Flag): string {
-  if (choices !== undefined) return `COMPREPLY=($(compgen -W ${quoted(choices.join(' '))} -- "$current")); return`;
-  if (value === 'FILE') return '_sluice_files -f; return';
-  return value === 'FOLDER' ? '_sluice_files -d; return' : 'return';
-}
-
-function zshScript(steps: readonly Step[]): string {
-  const functions = steps.map((step) => {
-    const { path, commands, flags, argument } = step;
-    const specs = flags.map(([name, flag]) => quoted(zshFlag(name, flag)));
-    if (commands.length === 0) {
-      const own = argument === undefined ? [] : [quoted(`1:${argument.value ?? ''}:${zshAction(argument)}`)];
-      return `${zshName(path)}() {\n  _arguments ${[...specs, ...own].join(' \\\n    ')}\n}\n`;
-    }
-    const descriptions = commands.map(([name, summary]) => `      ${quoted(`${name}:${summary}`)}`);
-    const next = commands
-      .map(([name]) => `${path} ${name}`.trim())
-      .filter((below) => steps.some((other) => other.path === below))
-      .map((below) => `      ${below.split(' ').at(-1)}) ${zshName(below)} ;;`);
-    return `${zshName(path)}() {
-  local curcontext="$curcontext" state line
-  typeset -A opt_args
-  _arguments -C ${[...specs, "'1:command:->command'", "'*::argument:->argument'"].join(' ')}
-  if [[ $state == command ]]; then
-    local -a commands
-    commands=(
-${descriptions.join('\n')}
-    )
-    _describe -t commands command commands
-  elif [[ $state == argument ]]; then
-    case $line[1] in
-${next.join('\n')}
-    esac
-  fi
-}
-`;
-  });
-  return `#compdef sluice
+/** zsh replaces an alias before it completes, so in a checkout the command is `sluice.js`. */
+function zshScript(call: string): string {
+  return `#compdef sluice sluice.js
 # Completion of sluice for zsh. Made by: sluice completion zsh
-${functions.join('\n')}
-if [[ "$funcstack[1]" == _sluice ]]; then
-  _sluice "$@"
-else
-  compdef _sluice sluice
-fi
+_sluice() {
+  local line candidates=() prefixes=()
+  for line in "\${(@f)$(${call} "\${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+    case $line in
+      ${FILES}) compset -P '--*='; _files ;;
+      ${FOLDERS}) compset -P '--*='; _files -/ ;;
+      *=) prefixes+=("$line") ;;
+      ?*) candidates+=("\${line/$'\\t'/:}") ;;
+    esac
+  done
+  _describe sluice candidates -- prefixes -S ''
+}
+if [[ "$funcstack[1]" == _sluice ]]; then _sluice "$@"; else compdef _sluice sluice sluice.js; fi
 `;
 }
 
-function zshName(path: string): string {
-  return ['_sluice', ...path.split(' ').filter((word) => word !== '')].join('_');
-}
-
-function zshFlag(name: string, flag: Flag): string {
-  const help = flag.help.replaceAll(/[[\]\\:]/g, String.raw`\$&`);
-  return flag.value === undefined ? `--${name}[${help}]` : `--${name}=[${help}]:${flag.value}:${zshAction(flag)}`;
-}
-
-function zshAction({ value, choices }: Flag): string {
-  if (choices?.some((choice) => choice.endsWith('=')) === true) return `{compadd -S "" -- ${choices.join(' ')}}`;
-  if (choices !== undefined) return `(${choices.join(' ')})`;
-  if (value === 'FILE') return '_files';
-  return value === 'FOLDER' ? '_files -/' : ' ';
-}
-
-function fishScript(steps: readonly Step[]): string {
-  const paths = steps.filter(({ path }) => path !== '').map(({ path }) => quoted(path));
-  const lines = steps.flatMap(({ path, commands, flags, argument }) => {
-    const start = `complete -c sluice -n ${quoted(`__sluice_is_at "${path}"`)}`;
-    return [
-      ...commands.map(([name, summary]) => `${start} -a ${name} -d ${fishQuoted(summary)}`),
-      ...flags.map(([name, flag]) => `${start} -l ${name}${fishValue(flag)} -d ${fishQuoted(flag.help)}`),
-      ...(argument?.choices === undefined ? [] : [`${start} -a ${fishQuoted(argument.choices.join(' '))}`]),
-      ...(argument?.value === 'FILE' ? [`${start} -F`] : []),
-    ];
-  });
+function fishScript(call: string): string {
   return `# Completion of sluice for fish. Made by: sluice completion fish
-function __sluice_is_at
+function __sluice_candidates
     set -l words (commandline -opc)
     set -e words[1]
-    set -l path ''
-    for word in $words
-        set -l longer (string trim -- "$path $word")
-        if contains -- "$longer" ${paths.join(' ')}
-            set path "$longer"
+    set -l current (commandline -ct)
+    set -l flag (string match -r -- '^--[^=]+=' "$current")
+    set -l path (string replace -r -- '^--[^=]+=' '' "$current")
+    for line in (${call} $words "$current" 2>/dev/null)
+        switch $line
+            case ${FILES}
+                __fish_complete_path "$path" | string replace -r -- '^' "$flag"
+            case ${FOLDERS}
+                __fish_complete_directories "$path" | string replace -r -- '^' "$flag"
+            case '*'
+                printf '%s\\n' $line
         end
     end
-    test "$path" = "$argv[1]"
 end
-
-complete -c sluice -f
-${lines.join('\n')}
+complete -c sluice -f -a '(__sluice_candidates)'
 `;
-}
-
-function fishValue({ value, choices }: Flag): string {
-  if (value === undefined) return '';
-  if (choices !== undefined) return ` -x -a ${fishQuoted(choices.join(' '))}`;
-  if (value === 'FILE') return ' -r -F';
-  return value === 'FOLDER' ? " -x -a '(__fish_complete_directories)'" : ' -x';
-}
-
-/** In single quotes fish knows two escapes. */
-function fishQuoted(text: string): string {
-  return `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 }

@@ -31,6 +31,7 @@ ${commandList('', ALL_COMMANDS)}
 
 All settings, with their environment variables and defaults: sluice help serve
 Exit codes: 0 success, 1 failure (stderr says why), 2 depends on the command: see its help.
+Details: README.md and docs/ in the package
 `;
 }
 
@@ -68,7 +69,7 @@ export function unknownCommand(words: readonly string[]): OperatorError {
 }
 
 function helpText(path: string, command: Command): string {
-  const { summary, description, argument, flags, commands, notes = [], topics = {}, exitCodes } = command;
+  const { summary, argument, flags, commands, note, exitCodes } = command;
   const optional = Object.keys(flags).length === 0 ? '' : ' [options]';
   const usage: NonNullable<Command['usage']> = command.usage ?? [[`sluice ${path}${whatFollows(command)}${optional}`]];
   const lineWidth = Math.max(0, ...usage.map(([line, remark]) => (remark === undefined ? 0 : line.length)));
@@ -80,18 +81,25 @@ function helpText(path: string, command: Command): string {
     ...Object.entries(flags).map(([name, flag]) => columns(flagName(name, flag), flag.help, FLAG_COLUMNS)),
   ];
   const remarks = [
-    ...notes.map((note) => wrap(note, COLUMNS).join('\n')),
-    ...Object.entries(topics).map(([title, text]) => titled(title, text)),
+    ...(note === undefined ? [] : wrap(note, COLUMNS)),
     ...(exitCodes === undefined ? [] : [titled('Exit codes', exitCodes)]),
+    titled('Details', pageOf(path)),
   ];
   const parts = [
-    titled(`sluice ${path}`, description ?? `${summary}.`),
+    titled(`sluice ${path}`, `${summary}.`),
     `${bold('Usage')}\n${usageLines.join('\n')}`,
     ...(commands === undefined ? [] : [`${bold('Commands')}\n${commandList(`${path} `, commands)}`]),
     ...(options.length === 0 ? [] : [`${bold('Options')}\n${options.join('\n')}`]),
-    ...(remarks.length === 0 ? [] : [remarks.join('\n')]),
+    remarks.join('\n'),
   ];
   return `${parts.join('\n\n')}\n`;
+}
+
+/** That of the command, else of its parent, else its section in commands.md. */
+function pageOf(path: string): string {
+  const [name = ''] = path.split(' ');
+  const page = findCommand(path.split(' '))?.command.docs ?? findCommand([name])?.command.docs;
+  return `docs/${page ?? `commands.md#${name}`}`;
 }
 
 function flagName(name: string, { value }: Flag): string {
@@ -120,6 +128,6 @@ function columns(left: string, right: string, width: number): string {
 }
 
 function titled(title: string, text: string): string {
-  const lines = wrap(`${title}${title.endsWith('?') ? '' : ':'} ${text}`, COLUMNS).join('\n');
+  const lines = wrap(`${title}: ${text}`, COLUMNS).join('\n');
   return bold(title) + lines.slice(title.length);
 }

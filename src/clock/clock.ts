@@ -53,7 +53,7 @@ const STEP_MS = 1_000;
 /** The clock is read every second. */
 const PAUSE_MS = 10_000;
 /** Fast enough to keep requests in order, and slow enough for the wall clock to catch up. */
-export const WAITING_SPEED = 0.5;
+const WAITING_SPEED = 0.5;
 /** A jump from which on retention waits, while the server runs and at a start. */
 const RETENTION_JUMP_MS = HOUR_MS;
 const RETENTION_GAP_MS = 7 * DAY_MS;
@@ -112,11 +112,6 @@ export class TrustedClock {
     this.#slept = uptime() - this.#monotonic;
     this.#advance(0);
     if (newest !== 0) this.#endStart();
-  }
-
-  /** Continues from a time that other servers have come to, if it is newer; not beyond the bound of a jump. */
-  raiseTo(time: number): void {
-    if (time - this.#time <= this.#jumpMsMax) this.#time = Math.max(this.#time, time);
   }
 
   /** Milliseconds since 1970, a whole number; never less than before. */
@@ -231,38 +226,23 @@ const WATCH_INTERVAL_MS = 1_000;
 const REMINDER_MS = HOUR_MS;
 /** What is not worth a line: clocks are corrected by that much now and then. */
 const BEHIND_MS_MIN = 10_000;
-/** From this on, servers agree on a time: they may differ by less anyway. */
-const AGREE_MS_MIN = 1_000;
 
-export interface ClockWatchParts {
+interface ClockWatchParts {
   readonly clock: TrustedClock;
   readonly metrics: MetricsWriter;
   readonly logger: Logger;
-  /**
-   * For a server that shares a database with others: returns the newest time of all that wait for their wall clocks. Otherwise
-   * those that started at different moments would differ, and an erase by one of them would not fit what another receives.
-   */
-  readonly agree: ((time: number) => Promise<number>) | null;
 }
 
 /**
  * Reads the clock every second, so that a step is measured against a short time; sets the gauges, and says when the wall
  * clock is held or behind, and when it is right again. Returns a way to stop.
  */
-export function watchClock({ clock, metrics, logger, agree }: ClockWatchParts): () => void {
+export function watchClock({ clock, metrics, logger }: ClockWatchParts): () => void {
   let logged: 'held' | 'behind' | null = null;
   let loggedAt = 0;
-  let isAgreeing = false;
-  const agreeWithOthers = async (time: number): Promise<void> => {
-    if (agree === null || isAgreeing || clock.behindMs < AGREE_MS_MIN) return;
-    isAgreeing = true;
-    clock.raiseTo(await agree(time));
-    isAgreeing = false;
-  };
   const check = (): void => {
     const time = clock.now();
     const { heldMs, behindMs } = clock;
-    void agreeWithOthers(time);
     metrics.set(METRIC.clock_held, heldMs / 1_000);
     metrics.set(METRIC.clock_behind, behindMs / 1_000);
     // Once logged, until it is over: it may fall below the bound only slowly.

@@ -5,7 +5,7 @@
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { type ClockWatchParts, type TrustedClock, watchClock } from '../clock/clock.ts';
+import { type TrustedClock, watchClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
@@ -21,7 +21,7 @@ import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { createLogger, OutageLog } from '../telemetry/logger.ts';
 import { withPendingRecords } from '../views/reading.ts';
 import { openAppenderNowOrLater, openReaderNowOrLater } from './late-start.ts';
-import { agreementIn, continueClock, openClock } from './open-clock.ts';
+import { continueClock, openClock } from './open-clock.ts';
 import {
   connectLater,
   type Database,
@@ -76,7 +76,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
     const clock = await openClock(config, (message) => logger.warn(message), newest, databaseProblem !== null);
     clockOpened.resolve(clock);
     const metrics = metricsWriter(metricsBuffer, 2 * index);
-    const stopWatching = watchClock({ clock, metrics, logger, agree: opened.agree });
+    const stopWatching = watchClock({ clock, metrics, logger });
     const edge = await startEdge(
       {
         ...setup,
@@ -113,7 +113,6 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
 
 interface OpenedEdge {
   readonly parts: Pick<EdgeParts, 'receiving' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
-  readonly agree: ClockWatchParts['agree'];
   /** Before the edge stops: nothing new begins in the background. */
   stop(): void;
   /** After the edge has stopped, and closed its parts. */
@@ -147,7 +146,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const reading = { store, members, keyStore };
   const receiving = { log, predict: await predictOn(store, config) };
   const parts = { receiving, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
-  return { parts, agree: null, stop: () => undefined, close: async () => undefined };
+  return { parts, stop: () => undefined, close: async () => undefined };
 }
 
 /** Queries the database from this thread, since its client does not block. The database may still be unavailable. */
@@ -189,7 +188,6 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
       storeProblem: () => watch?.problem() ?? null,
       databaseProblem,
     },
-    agree: await agreementIn(database),
     stop: () => backlog?.stop(),
     close: async () => {
       // A store that reads what is still in the log owns the log reader and closes it: that of the API, or of predictions.

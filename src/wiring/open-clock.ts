@@ -1,7 +1,6 @@
 /**
  * Opens the clock of a thread that receives or processes events (`clock/clock.ts`). It continues from the newest time in
- * the log, of an erase in the store, and, in an embedded store, of the newest event, in case the log was removed. Servers
- * that share a database agree on a time while their wall clocks are behind it.
+ * the log, of an erase in the store, and, in an embedded store, of the newest event, in case the log was removed.
  */
 
 import { existsSync } from 'node:fs';
@@ -37,15 +36,9 @@ export async function openClock(
  */
 export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
   if (!clock.isUnverified) return;
-  const { newestTime } = await import('../backends/postgres/receipt-time.ts');
-  const newest = Math.max(await newestInLog(config), await newestTime(database));
+  const { newestErasure } = await import('../backends/postgres/profile-changes.ts');
+  const newest = Math.max(await newestInLog(config), await newestErasure(database));
   clock.continueFrom(newest);
-}
-
-/** For `watchClock`. Without the database each server continues from the last agreed time; others report why. */
-export async function agreementIn(database: Database): Promise<(time: number) => Promise<number>> {
-  const { agreeOnTime } = await import('../backends/postgres/receipt-time.ts');
-  return (time) => agreeOnTime(database, time).catch(() => time);
 }
 
 /** A log or a database that was there a moment ago and does not respond now is no reason not to start. */
@@ -70,9 +63,9 @@ async function newestInLog(config: Config): Promise<number> {
 
 async function newestInStore(config: Config): Promise<number> {
   if (config.storeUrl !== '') {
-    const { newestTime } = await import('../backends/postgres/receipt-time.ts');
+    const { newestErasure } = await import('../backends/postgres/profile-changes.ts');
     const database = await connectLater(() => null, config, 'start', 1);
-    return useAndClose(database, () => newestTime(database));
+    return useAndClose(database, () => newestErasure(database));
   }
   const file = storeFileOf(config.dataFolder);
   if (!existsSync(file)) return 0;

@@ -5,7 +5,7 @@
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { type ClockWatchParts, watchClock } from '../clock/clock.ts';
+import { watchClock } from '../clock/clock.ts';
 import { openRetentionClock } from '../clock/retention-clock.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { logFolderOf, retentionTimeFileOf, storeFileOf } from '../data-folder/files.ts';
@@ -21,7 +21,7 @@ import { StoreFailedError } from '../store-writer.ts';
 import { METRIC, metricsWriter, readCounter, readGauge } from '../telemetry/metrics.ts';
 import { createLogger, OutageLog } from '../telemetry/logger.ts';
 import { untilReachable } from './late-start.ts';
-import { agreementIn, openClock } from './open-clock.ts';
+import { openClock } from './open-clock.ts';
 import { type Database, openDatabase, openKeyStore, openKeyStoreIn } from './opening.ts';
 import {
   installationCheck,
@@ -41,15 +41,13 @@ async function runProcessor(setup: ThreadSetup): Promise<void> {
     const metrics = metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1);
     // Retention, and when first uses expire, go by it: a clock that jumps must not make anything look old.
     const clock = await openClock(config, (message) => logger.warn(message));
-    let agree: ClockWatchParts['agree'] = null;
-    const stopWatching = watchClock({ clock, metrics, logger, agree: async (time) => agree?.(time) ?? time });
+    const stopWatching = watchClock({ clock, metrics, logger });
     const retentionTime =
       config.storeUrl === ''
         ? openRetentionClock({ file: retentionTimeFileOf(config.dataFolder), time: clock.retentionTime })
         : clock.retentionTime;
     const opened = await openProcessorParts(setup, clock.now, retentionTime);
     const { parts } = opened;
-    agree = opened.agree;
     const common = { log: parts.log, writer: parts.writer, metrics, logger, now: clock.now };
     // With Kafka the edges measure the backlog; this processor sees only its own partitions.
     const isOwnLog = config.logUrl === '';
@@ -135,7 +133,6 @@ async function openProcessorParts(setup: ThreadSetup, receiptTime: () => number,
         });
   return {
     parts: { log, ...waiting, writer, isStoreShared: database !== null },
-    agree: database === null ? null : await agreementIn(database),
     /** For the tracking plans, which are stored with the keys. */
     keyStore,
     close: async () => {

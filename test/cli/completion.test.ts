@@ -1,6 +1,6 @@
 /**
- * Shell completion: the bash script runs in a real bash, as readline would call it. The scripts for zsh and fish are
- * read by those shells where they are installed, and are checked for every command and flag in any case.
+ * Shell completion: what the program offers after some words, and the scripts that ask it. The script for bash runs in a
+ * real bash, as readline would call it; those for zsh and fish are read by those shells where they are installed.
  */
 
 import assert from 'node:assert/strict';
@@ -10,16 +10,82 @@ import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { promisify } from 'node:util';
 import { ALL_COMMANDS, type Command, COMPLETION_SHELLS } from '../../src/cli/commands.ts';
-import { completionScript, runCompletion } from '../../src/cli/completion.ts';
+import { candidatesFor, completionScript, runCompletion } from '../../src/cli/completion.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
 
 const run = promisify(execFile);
 
+const PROGRAM = [process.execPath, join(import.meta.dirname, '..', '..', 'bin', 'sluice.js')];
+
+/** As a shell offers them: without summaries, and only those that begin with the last word. */
+function offered(...words: string[]): string[] {
+  const names = candidatesFor(words).map((line) => line.split('\t')[0] ?? '');
+  return names.filter((name) => name.startsWith(words.at(-1) ?? ''));
+}
+
+suite('What completion offers', () => {
+  test('commands and subcommands', () => {
+    assert.deepEqual(offered(''), [...Object.keys(ALL_COMMANDS), '--version', '--help']);
+    assert.deepEqual(offered('ex'), ['export']);
+    assert.deepEqual(offered('keys', 'r'), ['roll', 'revoke']);
+    assert.deepEqual(offered('help', 'ex'), ['export']);
+    assert.deepEqual(offered('help', 'keys', ''), ['create', 'list', 'edit', 'roll', 'revoke']);
+    assert.deepEqual(offered('completion', ''), ['bash', 'zsh', 'fish', '--help']);
+    assert.deepEqual(offered('profile', 'user'), ['user_id=']);
+    assert.deepEqual(offered('constructor', 'ex'), ['export']);
+  });
+
+  test('with what each does', () => {
+    assert.ok(candidatesFor(['']).includes(`export\t${ALL_COMMANDS['export']?.summary}`));
+    assert.ok(candidatesFor(['keys', '']).includes('list\tlists the API keys, revoked and expired ones included'));
+    assert.ok(candidatesFor(['export', '']).includes('--overwrite\treplace FILE if it exists'));
+  });
+
+  test('the flags of the command, and of no other', () => {
+    const check = (commands: Readonly<Record<string, Command>>, above: readonly string[]): void => {
+      for (const [name, { flags, commands: below = {} }] of Object.entries(commands)) {
+        const words = [...above, name];
+        if (name === 'help') continue;
+        assert.deepEqual(offered(...words, '--'), [...Object.keys(flags).map((flag) => `--${flag}`), '--help']);
+        check(below, words);
+      }
+    };
+    check(ALL_COMMANDS, []);
+    assert.deepEqual(offered('keys', 'roll', 'key_1', '--ov'), ['--overlap']);
+    assert.deepEqual(offered('export', '--event', 'keys', '--o'), ['--out', '--overwrite']);
+    assert.deepEqual(offered('export', '--json', '--o'), ['--out', '--overwrite']);
+  });
+
+  test('the values that a flag is limited to, in the next word or after an equals sign', () => {
+    const formats = ['ndjson', 'csv', 'parquet'];
+    assert.deepEqual(offered('export', '--format', ''), formats);
+    assert.deepEqual(offered('export', '--format=c'), ['--format=csv']);
+    // Three words in bash.
+    assert.deepEqual(offered('export', '--format', '=', 'c'), ['csv']);
+    assert.deepEqual(candidatesFor(['export', '--format', '=']), formats);
+    assert.deepEqual(offered('keys', 'create', '--kind', 'p'), ['publishable']);
+    assert.deepEqual(offered('tail', '--env', 'd'), ['development', 'dev']);
+    assert.deepEqual(offered('serve', '--role', 'e'), ['edge']);
+    assert.deepEqual(offered('export', '--event', ''), []);
+    assert.deepEqual(offered('export', '--format=csv', '--wh'), ['--what']);
+    assert.deepEqual(offered('send', 'format', '--em'), ['--email'], 'a word without dashes is no flag');
+  });
+
+  test('that files or folders follow', () => {
+    assert.deepEqual(candidatesFor(['export', '--out', 'us']), [':files']);
+    assert.deepEqual(candidatesFor(['export', '--out=us']), [':files']);
+    assert.deepEqual(candidatesFor(['serve', '--data', '']), [':folders']);
+    assert.equal(candidatesFor(['import', 'users']).at(-1), ':files');
+    assert.ok(!candidatesFor(['import', '--']).includes(':files'));
+    assert.ok(!candidatesFor(['trace', '']).includes(':files'));
+  });
+});
+
 suite('Completion in bash', () => {
   const folder = temporaryFolder();
   before(() => {
-    writeFileSync(join(folder, 'sluice.bash'), completionScript('bash'));
+    writeFileSync(join(folder, 'sluice.bash'), completionScript('bash', PROGRAM));
     mkdirSync(join(folder, 'files', 'two words'), { recursive: true });
     writeFileSync(join(folder, 'files', 'users of may.ndjson'), '');
   });
@@ -39,32 +105,14 @@ suite('Completion in bash', () => {
     return stdout.split('\n').filter((line) => line !== '');
   }
 
-  test('commands and subcommands', async () => {
-    assert.deepEqual(await complete(''), [...Object.keys(ALL_COMMANDS), '--help', '--version']);
-    assert.deepEqual(await complete('ex'), ['export']);
+  test('commands, flags and values', async () => {
+    assert.deepEqual(await complete(''), [...Object.keys(ALL_COMMANDS), '--version', '--help']);
     assert.deepEqual(await complete('keys', 'r'), ['roll', 'revoke']);
-    assert.deepEqual(await complete('help', 'ex'), ['export']);
-    assert.deepEqual(await complete('help', 'keys', ''), ['create', 'list', 'edit', 'roll', 'revoke']);
-    assert.deepEqual(await complete('completion', ''), ['bash', 'zsh', 'fish', '--help']);
     assert.deepEqual(await complete('profile', 'user'), ['user_id=']);
-  });
-
-  test('the flags of the command, and of no other', async () => {
-    for (const [name, { flags }] of Object.entries(ALL_COMMANDS)) {
-      if (name === 'help') continue;
-      assert.deepEqual(await complete(name, '--'), [...Object.keys(flags).map((flag) => `--${flag}`), '--help']);
-    }
-    assert.deepEqual(await complete('keys', 'roll', 'key_1', '--ov'), ['--overlap']);
-    assert.deepEqual(await complete('export', '--event', 'keys', '--o'), ['--out', '--overwrite']);
-  });
-
-  test('the values that a flag is limited to, after a space and after an equals sign', async () => {
-    assert.deepEqual(await complete('export', '--format', ''), ['ndjson', 'csv', 'parquet']);
+    assert.deepEqual(await complete('export', '--o'), ['--out', '--overwrite']);
+    assert.deepEqual(await complete('export', '--help'), ['--help'], 'the help itself is not shown');
     assert.deepEqual(await complete('export', '--format', '=', 'c'), ['csv']);
     assert.deepEqual(await complete('export', '--format', '='), ['ndjson', 'csv', 'parquet']);
-    assert.deepEqual(await complete('keys', 'create', '--kind', 'p'), ['publishable']);
-    assert.deepEqual(await complete('tail', '--env', 'd'), ['development', 'dev']);
-    assert.deepEqual(await complete('serve', '--role', 'e'), ['edge']);
     assert.deepEqual(await complete('export', '--event', ''), []);
   });
 
@@ -73,32 +121,25 @@ suite('Completion in bash', () => {
     assert.deepEqual(await complete('import', 'users'), ['users of may.ndjson']);
     assert.deepEqual(await complete('serve', '--data', ''), ['two words']);
   });
+
+  test('calls the program that printed it, also from a folder with blanks and quotes in its name', async () => {
+    const { stdout } = await run(process.execPath, [PROGRAM[1] ?? '', 'completion', 'bash']);
+    assert.equal(stdout, completionScript('bash', PROGRAM));
+    assert.ok(
+      completionScript('bash', ['/no de', "/it's/sluice.js"]).includes(String.raw`'/no de' '/it'\''s/sluice.js' `),
+    );
+  });
 });
 
-suite('The scripts for other shells', () => {
-  for (const shell of COMPLETION_SHELLS) {
-    test(`every command, flag and value is in the script for ${shell}`, () => {
-      const script = completionScript(shell);
-      const check = (commands: Readonly<Record<string, Command>>): void => {
-        for (const [name, { flags, commands: below = {} }] of Object.entries(commands)) {
-          assert.match(script, new RegExp(`\\b${name}\\b`));
-          for (const [flag, { choices = [] }] of Object.entries(flags)) {
-            assert.match(script, new RegExp(`(--|-l )${flag}\\b`), `${name} ${flag}`);
-            if (choices.length > 0) assert.ok(script.includes(choices.join(' ')), `${name} ${flag}`);
-          }
-          check(below);
-        }
-      };
-      check(ALL_COMMANDS);
-    });
-
-    test(`${shell} can read its script, where it is installed`, () => {
-      const { error, status, stderr } = spawnSync(shell, ['-n'], { input: completionScript(shell), encoding: 'utf8' });
-      const isMissing = error !== undefined && 'code' in error && error.code === 'ENOENT';
-      if (!isMissing) assert.deepEqual([status, stderr], [0, '']);
-    });
-  }
-});
+for (const shell of COMPLETION_SHELLS) {
+  test(`${shell} can read its script, where it is installed`, () => {
+    const input = completionScript(shell, PROGRAM);
+    assert.ok(input.includes("sluice.js' completion --words -- "));
+    const { error, status, stderr } = spawnSync(shell, ['-n'], { input, encoding: 'utf8' });
+    const isMissing = error !== undefined && 'code' in error && error.code === 'ENOENT';
+    if (!isMissing) assert.deepEqual([status, stderr], [0, '']);
+  });
+}
 
 test('a shell that is missing or unknown is reported with those that are supported', async () => {
   const refusal = async (args: readonly string[]): Promise<string> => {

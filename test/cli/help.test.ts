@@ -4,6 +4,7 @@
  */
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
 import { ALL_COMMANDS, type Command } from '../../src/cli/commands.ts';
@@ -70,6 +71,15 @@ test('the lists say which arguments a command takes, and which may be left out',
 
 test('the list says how to print the version', () => {
   assert.match(mainHelp(), /^ {2}sluice --version$/m);
+});
+
+test('the last line of each names a page and a heading that are there', () => {
+  for (const { words } of ALL) {
+    const [, page = '', anchor] = /\nDetails: docs\/([a-z]+\.md)(?:#([a-z-]+))?\n$/.exec(helpOn(words)) ?? [];
+    const headings = readFileSync(new URL(`../../docs/${page}`, import.meta.url), 'utf8').matchAll(/^#+ (.+)$/gm);
+    const anchors = Array.from(headings, ([, heading = '']) => heading.toLowerCase().replaceAll(' ', '-'));
+    assert.ok(anchor === undefined || anchors.includes(anchor), `${words.join(' ')}: ${page}#${anchor}`);
+  }
 });
 
 test('every value that a flag is limited to is in its help', () => {

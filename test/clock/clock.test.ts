@@ -461,7 +461,7 @@ suite('The watch over the clock', () => {
     const lines: string[] = [];
     const log = (level: string) => (_: object, message: string) => void lines.push(`${level}: ${message}`);
     const logger = { error: log('error'), warn: log('warn'), info: log('info') } as unknown as Logger;
-    const stop = watchClock({ clock: machine.clock, metrics: metricsWriter(buffer, 0), logger, agree: null });
+    const stop = watchClock({ clock: machine.clock, metrics: metricsWriter(buffer, 0), logger });
     const seconds = (count: number): void => {
       for (let second = 0; second < count; second += 1) {
         machine.pass(SECOND_MS);
@@ -488,60 +488,6 @@ suite('The watch over the clock', () => {
       ],
     );
   });
-});
-
-suite('Clocks that wait for their wall clocks', () => {
-  test('agree on the newest time, whenever they started, until the wall clock has caught up', async (context) => {
-    context.mock.timers.enable({ apis: ['setInterval'] });
-    const logger = { warn: () => undefined, info: () => undefined } as unknown as Logger;
-    let agreed = 0;
-    let asked = 0;
-    const agree = async (time: number): Promise<number> => {
-      asked += 1;
-      agreed = Math.max(agreed, time);
-      return agreed;
-    };
-    const machines: Machine[] = [];
-    const start = (newest: number, wall: number): void => {
-      const machine = new Machine(newest, wall);
-      const metrics = metricsWriter(allocateMetrics(1), 0);
-      context.after(watchClock({ clock: machine.clock, metrics, logger, agree }));
-      machines.push(machine);
-    };
-    const seconds = async (count: number): Promise<void> => {
-      for (let second = 0; second < count; second += 1) {
-        for (const machine of machines) machine.pass(SECOND_MS);
-        context.mock.timers.tick(SECOND_MS);
-        await Promise.resolve();
-      }
-    };
-    const spread = (): number => {
-      const times = machines.map(({ clock }) => clock.now());
-      return Math.max(...times) - Math.min(...times);
-    };
-    start(START + 10 * 60 * SECOND_MS, START);
-    await seconds(60);
-    // From what is stored it has the same time as the first had a minute ago.
-    start(START + 10 * 60 * SECOND_MS, START + 60 * SECOND_MS);
-    await seconds(2);
-    assert.ok(spread() <= 1, `${spread()} ms apart`);
-    await seconds(20 * 60);
-    assert.equal(spread(), 0);
-    const before = asked;
-    await seconds(60);
-    assert.equal(asked, before);
-  });
-});
-
-test('A clock does not follow other servers beyond the bound of a jump', () => {
-  const machine = new Machine();
-  const now = machine.clock.now();
-  machine.clock.raiseTo(now + BOUNDS.jumpMsMax + 1);
-  assert.equal(machine.clock.now(), now);
-  machine.clock.raiseTo(now - 1);
-  assert.equal(machine.clock.now(), now);
-  machine.clock.raiseTo(now + HOUR_MS);
-  assert.equal(machine.clock.now(), now + HOUR_MS);
 });
 
 suite('The clock of a server', () => {

@@ -7,7 +7,6 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS } from '../../src/model.ts';
 import { wallClock, whyNoFakeTime } from '../faults/faketime.ts';
 import { type LedgerResponse, type TraceResponse } from '../faults/processor-load.ts';
@@ -17,8 +16,6 @@ import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
 const TEN_MINUTES_MS = 10 * MINUTE_MS;
-/** Without agreement, servers differ by half of it. */
-const STARTS_APART_MS = 4 * SECOND_MS;
 /** Less than the clock jumps, so that a server that believes it would remove everything. */
 const RETENTION = {
   SLUICE_EVENT_RETENTION: '30d',
@@ -97,11 +94,11 @@ class Client {
     assert.equal((await this.onceByEventId()).users[0]?.events, 0);
   }
 
-  /** Erases the person of `write`, on any server of the installation. */
-  async erase(on: TestServer = this.server): Promise<void> {
+  /** Erases the person of `write`. */
+  async erase(): Promise<void> {
     const { id } = await this.get<{ id: string }>('/profiles?user_id=ada');
     const headers = { authorization: `Bearer ${this.key}` };
-    const { status } = await fetch(`${on.baseUrl}/profiles/${id}`, { method: 'DELETE', headers });
+    const { status } = await fetch(`${this.server.baseUrl}/profiles/${id}`, { method: 'DELETE', headers });
     assert.equal(status, 202);
   }
 }
@@ -198,33 +195,6 @@ async function eraseAhead(scope: AsyncDisposableStack, more: Readonly<Record<str
   await client.write('after the erase');
 }
 
-/** One server was ahead for a while. Then all wall clocks are right, and the servers start at different moments. */
-async function eraseOnAnother(scope: AsyncDisposableStack, more: Readonly<Record<string, string>>): Promise<void> {
-  const clock = wallClock(scope);
-  const ownFolder = folderIn(scope);
-  const start = (dataFolder: string) => launch(scope, { dataFolder, env: { ...clock.env, ...more } });
-  clock.set('+3600s');
-  const client = new Client(await start(ownFolder));
-  await client.write('ahead');
-  await client.server.kill();
-  clock.set('+0');
-  const first = await start(ownFolder);
-  await sleep(STARTS_APART_MS);
-  const second = await start(folderIn(scope));
-  for (const [erasing, receiving] of [
-    [first, second],
-    [second, first],
-  ] as const) {
-    client.server = receiving;
-    // Writes through two servers are in order if they are a second apart.
-    await sleep(SECOND_MS);
-    await client.write('before the erase');
-    await client.erase(erasing);
-    await sleep(SECOND_MS);
-    await client.write('after the erase');
-  }
-}
-
 const onPostgres = async () => ({ STORE_URL: await (await testPostgres()).newDatabase() });
 const onKafka = async () => {
   const { brokers, newTopicName } = await testKafka();
@@ -233,16 +203,14 @@ const onKafka = async () => {
 
 interface Installation {
   readonly where: string;
-  /** Whether several servers can use it. */
-  readonly isShared: boolean;
   readonly skip: string | false;
   readonly settings: () => Promise<Readonly<Record<string, string>>>;
 }
 
 const INSTALLATIONS: readonly Installation[] = [
-  { where: 'in a data folder', isShared: false, skip: false, settings: async () => ({ SLUICE_EDGES: '2' }) },
-  { where: 'with PostgreSQL', isShared: true, skip: whyNoPostgres(), settings: onPostgres },
-  { where: 'with PostgreSQL and Kafka', isShared: true, skip: whyNoPostgres() || whyNoKafka(), settings: onKafka },
+  { where: 'in a data folder', skip: false, settings: async () => ({ SLUICE_EDGES: '2' }) },
+  { where: 'with PostgreSQL', skip: whyNoPostgres(), settings: onPostgres },
+  { where: 'with PostgreSQL and Kafka', skip: whyNoPostgres() || whyNoKafka(), settings: onKafka },
 ];
 
 suite('A server whose clock is set', { skip: whyNoFakeTime(), timeout: 300_000 }, () => {
@@ -250,18 +218,6 @@ suite('A server whose clock is set', { skip: whyNoFakeTime(), timeout: 300_000 }
     test(`keeps the order of writes, recognises repeats and removes nothing, ${where}`, { skip }, async () => {
       await using scope = new AsyncDisposableStack();
       await keepsOrderAcrossJumps(scope, await settings());
-    });
-  }
-});
-
-suite('A person who is erased after one of several servers was ahead', {
-  skip: whyNoFakeTime(),
-  timeout: 300_000,
-}, () => {
-  for (const { where, skip, settings } of INSTALLATIONS.filter((each) => each.isShared)) {
-    test(`can be stored again by any of them, ${where}`, { skip }, async () => {
-      await using scope = new AsyncDisposableStack();
-      await eraseOnAnother(scope, await settings());
     });
   }
 });

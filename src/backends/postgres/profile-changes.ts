@@ -30,7 +30,7 @@ import {
   writeUnmerge,
 } from '../sql/profile-changes.ts';
 import { addToSums, type RemovedEvent as RemovedFromSums, takeFromSums } from '../sql/sums.ts';
-import type { PostgresClient, PostgresPool } from './pool.ts';
+import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 import { inRetriedTransaction, runSteps } from './sql-database.ts';
 import { dayOf } from './store-days.ts';
 import {
@@ -144,6 +144,14 @@ const HORIZON: RejectionHorizon = {
   // A row's age is counted in transactions: the newer row has the smaller age.
   isLater: (horizon) => sql<SqlBool>`age(xmin) <= age(${horizon}::xid8::xid)`,
 };
+
+/** When a person of any tenant was last erased; 0 if none was. The clock of a server that starts continues after it. */
+export async function newestErasure(connection: Queryable): Promise<number> {
+  const { rows } = await connection.query<{ newest: number | null }>(
+    'SELECT max(last_erased_at) AS newest FROM tenants',
+  );
+  return rows[0]?.newest ?? 0;
+}
 
 /** False for an unknown profile, and for one that another erasure removes first. */
 export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boolean> {

@@ -200,8 +200,4 @@ export const STORE_SCHEMA = `
   -- One row: the amount added to transaction numbers (store-arrivals.ts).
   CREATE TABLE arrival_numbers (shift bigint NOT NULL);
   CREATE UNIQUE INDEX arrival_numbers_only_one ON arrival_numbers ((true));
-  INSERT INTO arrival_numbers VALUES (0);
-
-  -- At most one row: the newest time of receipt that servers have agreed on (receipt-time.ts).
-  CREATE TABLE receipt_time (newest bigint NOT NULL, agreed_at timestamptz NOT NULL);
-  CREATE UNIQUE INDEX receipt_time_only_one ON receipt_time ((true));`;
+  INSERT INTO arrival_numbers VALUES (0);`;
