@@ -533,15 +533,11 @@ const COMMANDS = {
   restore: {
     synopsis: '--from FOLDER|FILE',
     summary: 'restores a backup into an empty data folder',
-    usage: [['sluice restore --from FOLDER|FILE [--data FOLDER] [--verify] [--old-data FOLDER]']],
+    usage: [['sluice restore --from FOLDER|FILE [--data FOLDER] [--verify]']],
     flags: {
       from: { value: 'FILE', help: 'a backup that "sluice backup" made, a file or a folder' },
       verify: {
         help: 'also read everything that was restored, as "sluice backup --verify" does; hashes are compared in any case',
-      },
-      'old-data': {
-        value: 'FOLDER',
-        help: 'the previous data folder, if it is readable: lists unmerges, erasures, revoked and rolled keys, and removed members since the backup',
       },
       ...LOCATION_FLAGS,
       ...JSON_FLAG,

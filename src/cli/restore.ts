@@ -25,7 +25,6 @@ import { assertSpace, contentsOf, gapLines, pendingRecords, withProgress } from 
 import { formatSpan, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
 import { asOperatorError, type Shell } from './shell.ts';
-import { printable } from './table.ts';
 
 export interface RestoreShell extends Shell {
   /** Throws an `OperatorError` while a server runs on the folder, or another restore. */
@@ -33,40 +32,9 @@ export interface RestoreShell extends Shell {
   readonly checkDataFolder: CheckFolder;
   /** For its first start: the end of its log is noted, and cursors of the lost store stay valid. */
   readonly prepareRestored: (folder: string, now: number) => void;
-  /** That the files of the data folder from before say they are of. Throws an `OperatorError` if they cannot be read. */
-  readonly installationsOf: (oldFolder: string) => readonly string[];
-  /** What the data folder from before has undone, erased and ended and the restored one has not. */
-  readonly undoneByRestore: (oldFolder: string, restoredFolder: string, hasPending: boolean) => UndoneByRestore;
   readonly freeBytesOf: (folder: string) => number;
 }
 
-/**
- * What has to be done again: unmerges, erasures, keys that ended and members who were removed since the backup. People are
- * named by ids that the restored copy has, and unmerges come first: an erase then removes who was erased, and no one else.
- * The property names are those of --json, and times are in ISO 8601.
- */
-export interface UndoneByRestore {
-  /** In the order in which they were done. `trace_id` is of the request that merged. */
-  readonly unmerged_since: readonly {
-    readonly tenant: string;
-    readonly profile_id: string;
-    readonly trace_id: string;
-  }[];
-  readonly erased_since: readonly { readonly tenant: string; readonly profile_id: string; readonly at: string }[];
-  readonly keys_ended_since: readonly EndedKey[];
-  readonly members_removed_since: readonly string[];
-}
-
-export interface EndedKey {
-  readonly id: string;
-  readonly name: string;
-  /** When it ended, or ends: a rolled key works until the end of its overlap. */
-  readonly at: string;
-  readonly by: 'roll' | 'revoke';
-}
-
-/** More are for programs: --json has all. */
-const SHOWN_MAX = 50;
 /** The root of a separate disk has it. */
 const LOST_AND_FOUND = 'lost+found';
 /** Also what a restore leaves that was killed before it wrote its marker. */
@@ -74,41 +42,31 @@ const NO_DATA = new Set([LOST_AND_FOUND, 'lock.db', 'lock.db-journal', 'server.p
 
 type Options = ReturnType<typeof readOptions>;
 
-interface Restored {
-  readonly manifest: Manifest;
-  /** Undefined without the data folder from before, or where the store is in PostgreSQL. */
-  readonly undone: UndoneByRestore | undefined;
-}
-
 export async function runRestore(args: readonly string[], shell: RestoreShell): Promise<number> {
   const options = readOptions(args, shell);
   const startedAt = shell.now();
-  // Before anything is restored: whether it can be read.
-  const installations = options.oldFolder === null ? [] : shell.installationsOf(options.oldFolder);
-  let restored: Restored;
+  let manifest: Manifest;
   try {
-    restored = await restore(options, shell, installations);
+    manifest = await restore(options, shell);
   } catch (error) {
     if (shell.stop.aborted) throw new OperatorError('Stopped. Nothing was restored.');
     throw asOperatorError(error, resolve(options.config.dataFolder));
   }
-  shell.out(options.json ? jsonOf(options, restored) : report(options, restored, shell.now() - startedAt));
+  shell.out(options.json ? jsonOf(options, manifest) : report(options, manifest, shell.now() - startedAt));
   return 0;
 }
 
-function jsonOf({ source, config, verify }: Options, { manifest, undone }: Restored): string {
+function jsonOf({ source, config, verify }: Options, manifest: Manifest): string {
   const result = {
     backup: source,
     data_folder: resolve(config.dataFolder),
     began_at: manifest.began_at,
     verified: verify,
     requests_to_process: pendingRecords(manifest),
-    ...undone,
   };
   return `${JSON.stringify(result)}\n`;
 }
 
-/** `oldFolder` is the data folder from before, where it still exists. */
 function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('restore', args);
   const { mistakes } = flags;
@@ -121,14 +79,13 @@ function readOptions(args: readonly string[], shell: Shell) {
   return {
     config,
     source,
-    oldFolder: flags.values.get('old-data') ?? null,
     verify: flags.switches.has('verify'),
     json: flags.isJson,
   };
 }
 
-async function restore(options: Options, shell: RestoreShell, installations: readonly string[]): Promise<Restored> {
-  const { config, source, verify, oldFolder } = options;
+async function restore(options: Options, shell: RestoreShell): Promise<Manifest> {
+  const { config, source, verify } = options;
   const folder = resolve(config.dataFolder);
   if (!existsSync(source)) throw new OperatorError(`There is no backup ${source}.`);
   refuseDraft(source);
@@ -165,12 +122,7 @@ async function restore(options: Options, shell: RestoreShell, installations: rea
       );
     }
     assertScope(manifest, config, source);
-    assertSameInstallation(manifest, options, installations);
     shell.stop.throwIfAborted();
-    const undone =
-      oldFolder === null || manifest.scope === 'log'
-        ? undefined
-        : shell.undoneByRestore(oldFolder, folder, pendingRecords(manifest) > 0);
     shell.prepareRestored(folder, shell.now());
     // Or else the first start would trust its clock, and a wrong one would remove everything at once.
     if (manifest.scope === 'all') {
@@ -180,7 +132,7 @@ async function restore(options: Options, shell: RestoreShell, installations: rea
     rmSync(join(folder, 'server.pid'), { force: true });
     removeRestoreMarker(folder);
     lock.release();
-    return { manifest, undone };
+    return manifest;
   } catch (error) {
     // The marker last: whatever is left when this is cut short is not mistaken for data.
     clear(folder, ['lock.db', restoreMarkerFileOf(folder)]);
@@ -229,20 +181,7 @@ function assertScope({ scope }: Manifest, { storeUrl }: Config, source: string):
   }
 }
 
-/** What was erased or revoked in another installation says nothing about this one. */
-function assertSameInstallation(
-  { installation }: Manifest,
-  { source, oldFolder }: Options,
-  installations: readonly string[],
-): void {
-  const other = installations.find((id) => installation !== null && id !== installation);
-  if (other === undefined) return;
-  throw new OperatorError(
-    `${oldFolder} is of the installation ${other}, and the backup ${source} of ${installation}: it does not know what was erased or revoked there since. Name the data folder that the backup was made of, or leave --old-data out.`,
-  );
-}
-
-function report({ config, verify }: Options, { manifest, undone }: Restored, spanMs: number): string {
+function report({ config, verify }: Options, manifest: Manifest, spanMs: number): string {
   const folder = resolve(config.dataFolder);
   const began = localTime(Date.parse(manifest.began_at));
   const checked = verify ? ' Every page, record and sum in it was checked.' : '';
@@ -253,48 +192,11 @@ function report({ config, verify }: Options, { manifest, undone }: Restored, spa
   return `${folder} is as it was at ${began} (restored in ${formatSpan(spanMs)}): ${contentsOf(manifest)}.${checked}
 ${gapLines(manifest)}
 ${next}
-${manifest.scope === 'log' ? '' : `\n${undone === undefined ? undoneWords(began) : undoneList(undone)}`}`;
+${manifest.scope === 'log' ? '' : `\n${undoneWords(began)}`}`;
 }
 
 function undoneWords(began: string): string {
   return `The restore undoes unmerges, erasures, key revocations and rolls, and member removals made after ${began}.
-Repeat them. --old-data FOLDER lists them; see docs/backup.md.
+Repeat them: docs/backup.md has the order, and where to find them.
 `;
-}
-
-function undoneList(undone: UndoneByRestore): string {
-  const people = [
-    ...undone.unmerged_since.map(
-      ({ tenant, profile_id, trace_id }) =>
-        `unmerge again  POST /profiles/${profile_id}/unmerge {"trace_id":"${trace_id}"}  (${tenant})`,
-    ),
-    ...undone.erased_since.map(
-      ({ tenant, profile_id }) => `erase again    DELETE /profiles/${profile_id}  (${tenant})`,
-    ),
-  ];
-  const lines = [
-    ...people,
-    ...undone.keys_ended_since.map(({ id, name, at, by }) => {
-      const why = by === 'roll' ? `, rolled: it ended or ends at ${localTime(Date.parse(at))}` : '';
-      return `revoke again   sluice keys revoke ${id}  (${printable(name)}${why})`;
-    }),
-    ...undone.members_removed_since.map((id) => `remove again   DELETE /members/${id}`),
-  ];
-  if (lines.length === 0) {
-    return `There is nothing to do again: no one in the backup was unmerged or erased since, no key ended and no member was
-removed. Requests of erased people that still wait in its log are dropped.
-`;
-  }
-  const left = lines.length - SHOWN_MAX;
-  const order =
-    people.length === 0
-      ? ''
-      : `Unmerge and erase in this order, when the server has processed its log and before clients send again. A 404, or a 400
-because nothing was merged, means that there is nothing left to do.
-`;
-  return `Undone by this restore, to be done again:
-${lines
-  .slice(0, SHOWN_MAX)
-  .map((line) => `  ${line}\n`)
-  .join('')}${left > 0 ? `  and ${left} more; --json shows all\n` : ''}${order}`;
 }

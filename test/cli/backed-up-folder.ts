@@ -6,12 +6,11 @@
 import assert from 'node:assert/strict';
 import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { after, before, type TestContext } from 'node:test';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { hashFile } from '../../src/backup/files.ts';
 import { type Manifest, MANIFEST_FILE } from '../../src/backup/manifest.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
+import { keyFileOf } from '../../src/data-folder/files.ts';
 import { createKey, newAccount } from '../../src/keys/manage.ts';
 import { removeFolder, temporaryFolder, user } from '../server.ts';
 import { backup } from './backing-up.ts';
@@ -26,7 +25,6 @@ const KEY = {
   now: NOW,
 } as const;
 export const FORMS = ['folder', 'plain.tar', 'gzip.tar.gz', 'zstd.tar.zst'] as const;
-export const INSTALLATIONS = ['00000000-0000-4000-8000-000000000000', '11111111-0000-4000-8000-000000000000'];
 
 /** Three segments of the log, of which the last is not processed; a key. */
 export function filledFolder(t: TestContext): DataFolder {
@@ -83,16 +81,6 @@ export async function rewriteManifest(folder: string, changes: Partial<Manifest>
     if (path !== MANIFEST_FILE) files.push(await hashFile(folder, path, options));
   }
   writeFileSync(join(folder, MANIFEST_FILE), JSON.stringify({ ...manifestOf(folder), ...changes, files }));
-}
-
-/** As a server leaves it that ran on the folder. */
-export function withInstallation(data: string, id: string): void {
-  writeFileSync(join(logFolderOf(data), 'installation'), `${id}\n`);
-  for (const file of [storeFileOf(data), keyFileOf(data)]) {
-    const database = new DatabaseSync(file);
-    database.exec(`DELETE FROM belongs_to; INSERT INTO belongs_to VALUES ('${id}')`);
-    database.close();
-  }
 }
 
 export function flipByte(file: string, at: number): void {

@@ -18,16 +18,10 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { gunzipSync, gzipSync, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { MANIFEST_FILE } from '../../src/backup/manifest.ts';
-import {
-  backedUp,
-  flipByte,
-  folderFor,
-  FORMS,
-  INSTALLATIONS,
-  manifestOf,
-  rewriteManifest,
-} from './backed-up-folder.ts';
+import { backedUp, flipByte, folderFor, FORMS, manifestOf, rewriteManifest } from './backed-up-folder.ts';
 import { backup, restore } from './backing-up.ts';
+
+const INSTALLATIONS = ['00000000-0000-4000-8000-000000000000', '11111111-0000-4000-8000-000000000000'] as const;
 
 const same = (bytes: Buffer): Buffer => bytes;
 
