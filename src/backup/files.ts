@@ -1,9 +1,9 @@
 /**
  * Copying files into and out of a backup: private to their owner, hashed on the way, synced, and stopped by a signal.
- * A backup is a folder, or one archive: `.tar`, `.tar.gz` (`.tgz`) or `.tar.zst`. Which of them an existing archive is
- * follows from its first bytes, not from its name. Every file that is read is compared with its size and hash in the
- * manifest, so what was changed, cut or removed since is named. To check what is in the files, an archive is unpacked
- * next to itself for a while.
+ * A backup is a folder, or one archive: `.tar`, `.tar.gz` (`.tgz`) or `.tar.zst`, which opens without Sluice. Which of
+ * them an existing archive is follows from its first bytes, not from its name; archives of other programs are read too.
+ * Every file that is read is compared with its size and hash in the manifest, so what was changed, cut or removed since is
+ * named. To check what is in the files, an archive is unpacked next to itself for a while.
  */
 
 import { createHash } from 'node:crypto';
@@ -19,9 +19,10 @@ import {
 } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { PassThrough, type Transform } from 'node:stream';
+import { Readable, type Transform } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
+import { ReadableStream } from 'node:stream/web';
 import { isDeepStrictEqual } from 'node:util';
 import {
   constants,
@@ -32,6 +33,7 @@ import {
   type Gunzip,
   type ZstdDecompress,
 } from 'node:zlib';
+import { createTarDecoder, createTarPacker } from 'modern-tar';
 import { syncPath } from '../data-folder/write-durably.ts';
 import { OperatorError } from '../errors.ts';
 import {
@@ -45,7 +47,6 @@ import {
   parseManifest,
 } from './manifest.ts';
 import { checkFolderOf } from './notes.ts';
-import { readTar, TarError, type TarEntry, TarWriter } from './tar.ts';
 
 export type ArchiveKind = 'tar' | 'tar.gz' | 'tar.zst';
 
@@ -68,6 +69,13 @@ export interface ReadOptions extends CopyOptions {
   readonly onFile: (path?: string) => void;
 }
 
+interface BackupEntry {
+  readonly name: string;
+  readonly bytes: number;
+  /** To be read before the next entry is asked for. */
+  readonly content: AsyncIterable<Uint8Array>;
+}
+
 /** Opens and reads everything in a folder at rest; throws an `OperatorError` that names the file where something is wrong. */
 export type CheckFolder = (
   folder: string,
@@ -82,7 +90,7 @@ export async function hashFile(folder: string, path: string, { stop, onBytes }: 
 /** Writes a file that must not be there yet; synced when it resolves. */
 async function writeFile(
   folder: string,
-  { name, content }: TarEntry,
+  { name, content }: BackupEntry,
   { stop, onBytes }: CopyOptions,
 ): Promise<BackupFile> {
   const target = join(folder, name);
@@ -131,18 +139,29 @@ export function syncFolders(root: string, files: readonly BackupFile[]): void {
   for (const folder of new Set([root, ...files.map(({ path }) => dirname(join(root, path)))])) syncPath(folder);
 }
 
-export class ArchiveWriter extends TarWriter {
+/** Writes one file after the other; `finish` ends the archive. */
+export class ArchiveWriter {
   readonly #file: string;
+  readonly #tar = createTarPacker();
   readonly #written: Promise<void>;
 
   constructor(file: string, kind: ArchiveKind, stop: AbortSignal) {
-    const input = new PassThrough({ highWaterMark: CHUNK_BYTES });
-    super(input);
+    const input = Readable.fromWeb(this.#tar.readable);
     const output = createWriteStream(file, { flags: 'wx', mode: 0o600, highWaterMark: CHUNK_BYTES });
     this.#file = file;
     this.#written = pipeline([input, ...compressorsOf(kind), output], { signal: stop });
     // The error is thrown by what is written next, and by `finish`.
     this.#written.catch(() => undefined);
+  }
+
+  async add(
+    name: string,
+    bytes: number,
+    modifiedAt: number,
+    content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  ): Promise<void> {
+    const file = this.#tar.controller.add({ name, size: bytes, mtime: new Date(modifiedAt), mode: 0o600 });
+    await ReadableStream.from(content).pipeTo(file);
   }
 
   async addFile(folder: string, path: string, { stop, onBytes }: CopyOptions): Promise<BackupFile> {
@@ -152,8 +171,8 @@ export class ArchiveWriter extends TarWriter {
   }
 
   /** The archive is whole and synced when it resolves. */
-  override async finish(): Promise<void> {
-    await super.finish();
+  async finish(): Promise<void> {
+    this.#tar.controller.finalize();
     await this.#written;
     syncPath(this.#file);
   }
@@ -248,7 +267,7 @@ export async function verifyContents(
 async function readFiles(
   source: string,
   stop: AbortSignal,
-  read: (entry: TarEntry) => Promise<BackupFile>,
+  read: (entry: BackupEntry) => Promise<BackupFile>,
 ): Promise<Manifest> {
   const found = new Map<string, BackupFile>();
   let manifest: Manifest | undefined;
@@ -259,7 +278,7 @@ async function readFiles(
       const isManifest = name === MANIFEST_FILE;
       if (isManifest ? manifest !== undefined : found.has(name)) throw damaged(source, `it has ${name} twice`);
       if (isManifest) {
-        if (entry.bytes > MANIFEST_BYTES_MAX) throw new TarError(`${MANIFEST_FILE} is too long`);
+        if (entry.bytes > MANIFEST_BYTES_MAX) throw new Error(`${MANIFEST_FILE} is too long`);
         manifest = parseManifest((await buffer(entry.content)).toString('utf8'), source);
       } else {
         if (!isBackupPath(name)) throw superfluous(source, name);
@@ -270,7 +289,7 @@ async function readFiles(
     if (stop.aborted || !isOfArchive(error)) throw error;
     const place = name === '' ? '' : ` (at or after ${name})`;
     throw new OperatorError(
-      `The backup ${source} is damaged or cut short${place}: ${error.message}. Copy it again from where it was made, or use another backup.`,
+      `The backup ${source} is damaged or cut short${place}: ${error.message.replace(/\.$/, '')}. Copy it again from where it was made, or use another backup.`,
       { cause: error },
     );
   }
@@ -280,7 +299,7 @@ async function readFiles(
 }
 
 /** In the order of their names. */
-async function* readFolder(folder: string, stop: AbortSignal): AsyncGenerator<TarEntry> {
+async function* readFolder(folder: string, stop: AbortSignal): AsyncGenerator<BackupEntry> {
   const files = readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => !entry.isDirectory())
     .map((entry) => join(entry.parentPath, entry.name))
@@ -291,19 +310,21 @@ async function* readFolder(folder: string, stop: AbortSignal): AsyncGenerator<Ta
 }
 
 /** The files in an archive, in order. Decompresses by what the first bytes say. */
-async function* readArchive(file: string, stop: AbortSignal): AsyncGenerator<TarEntry> {
+async function* readArchive(file: string, stop: AbortSignal): AsyncGenerator<BackupEntry> {
   const source = contentOf(file, stop);
   const decompressor = await decompressorOf(file);
-  if (decompressor === undefined) {
-    yield* readTar(source);
-    return;
-  }
   // An error of the file ends the decompressor, and is thrown where that is read.
-  pipeline(source, decompressor).catch(() => undefined);
-  yield* readTar(decompressor);
+  if (decompressor !== undefined) pipeline(source, decompressor).catch(() => undefined);
+  // Strict: it verifies the checksums, and refuses an archive without an end or with something behind it.
+  const entries = ReadableStream.from(decompressor ?? source).pipeThrough(createTarDecoder({ strict: true }));
+  for await (const { header, body } of entries) {
+    if (header.type === 'directory') continue;
+    if (header.type !== 'file') throw new Error(`"${header.name}" is neither a file nor a folder`);
+    yield { name: header.name.replace(/^(\.\/)+/, ''), bytes: header.size, content: body };
+  }
   // Decompressors stop at the end of what was compressed, and some say nothing of what follows.
-  const left = statSync(file).size - decompressor.bytesWritten;
-  if (left > 0) throw new TarError(`${left} bytes behind its end do not belong to it`);
+  const left = decompressor === undefined ? 0 : statSync(file).size - decompressor.bytesWritten;
+  if (left > 0) throw new Error(`${left} bytes behind its end do not belong to it`);
 }
 
 async function decompressorOf(file: string): Promise<Gunzip | ZstdDecompress | undefined> {
@@ -314,9 +335,10 @@ async function decompressorOf(file: string): Promise<Gunzip | ZstdDecompress | u
   return start.readUInt32BE(0) === 0x28b52ffd ? createZstdDecompress() : undefined;
 }
 
+/** What is wrong with a tar archive is a plain error, and with compressed data one with these codes. */
 function isOfArchive(error: unknown): error is Error {
-  if (error instanceof TarError) return true;
-  return error instanceof Error && 'code' in error && /^(Z_|ZSTD_)/.test(String(error.code));
+  if (!(error instanceof Error)) return false;
+  return 'code' in error ? /^(Z_|ZSTD_)/.test(String(error.code)) : error.name === 'Error';
 }
 
 function assertSameFiles(source: string, { files }: Manifest, found: Map<string, BackupFile>): void {

@@ -5,11 +5,13 @@ import { execFileSync } from 'node:child_process';
 import {
   cpSync,
   existsSync,
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
@@ -64,6 +66,23 @@ suite('A backup that was damaged', () => {
     }
   });
 
+  test('is refused if an archive has a link or a device in it', async (t) => {
+    const { target, place } = await backedUp(t, 'plain.tar');
+    const [folder, linked] = [join(place, 'more'), join(place, 'linked.tar')];
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'log-warnings'), '');
+    linkSync(join(folder, 'log-warnings'), join(folder, 'hard'));
+    symlinkSync('log-warnings', join(folder, 'soft'));
+    for (const name of ['hard', 'soft', '/dev/null']) {
+      cpSync(target, linked);
+      execFileSync('tar', ['-P', '-rf', linked, '-C', folder, 'log-warnings', name]);
+      assert.match(
+        (await backup(['--verify', linked])).err,
+        new RegExp(`"${name}" is neither a file nor a folder\\. Copy`),
+      );
+    }
+  });
+
   for (const form of FORMS.slice(1)) {
     test(`is refused as ${form} wherever a byte was changed or the end is missing`, async (t) => {
       const { target, place } = await backedUp(t, form);
@@ -90,8 +109,21 @@ suite('A backup that was damaged', () => {
         assert.ok(!existsSync(data), 'something was left');
       }
       if (form === 'plain.tar') {
-        writeFileSync(damaged, whole.subarray(0, -512));
-        assert.match((await backup(['--verify', damaged])).err, /its end is missing\. Copy it again/);
+        for (const bytes of [0, 100, 512, 700, 2_000, whole.byteLength - 1_024, whole.byteLength - 512]) {
+          writeFileSync(damaged, whole.subarray(0, bytes));
+          assert.match(
+            (await backup(['--verify', damaged])).err,
+            /cut short.*: Tar archive is truncated\. Copy it again/,
+          );
+        }
+        // In the name, size, checksum, type and padding of the first header.
+        for (const at of [0, 124, 148, 156, 300]) {
+          writeFileSync(damaged, whole);
+          flipByte(damaged, at);
+          assert.match((await backup(['--verify', damaged])).err, /damaged or cut short: Invalid tar/, `byte ${at}`);
+        }
+        writeFileSync(damaged, 'no archive at all '.repeat(100));
+        assert.match((await backup(['--verify', damaged])).err, /damaged or cut short: Invalid tar/);
       }
       assert.deepEqual(readdirSync(place).sort(), [form, `damaged-${form}`].sort());
     });

@@ -102,9 +102,11 @@ suite('sluice backup and sluice restore', () => {
     execFileSync('tar', ['-xf', target, '-C', folder]);
     assert.equal((await backup(['--verify', folder])).code, 0);
     // And back, by a hand that knows nothing of Sluice: in another order, with folders among the files.
-    execFileSync('tar', ['-czf', join(place, 'again.tar.gz'), '-C', folder, '.']);
-    const again = await backup(['--verify', join(place, 'again.tar.gz')]);
-    assert.equal(again.code, 0, again.err);
+    for (const format of ['gnu', 'ustar', 'posix']) {
+      execFileSync('tar', [`--format=${format}`, '-czf', join(place, `${format}.tar.gz`), '-C', folder, '.']);
+      const again = await backup(['--verify', join(place, `${format}.tar.gz`)]);
+      assert.equal(again.code, 0, again.err);
+    }
   });
 
   test('progress is shown, and --json says what the backup holds', async (t) => {
