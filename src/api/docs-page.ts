@@ -212,14 +212,17 @@ function endpointsOf(document: OpenApiDocument, tag: string): Endpoint[] {
 
 function authentication(document: OpenApiDocument): Html {
   const how = {
-    header: 'Authorization: Bearer <key>',
+    bearer: 'Authorization: Bearer <key>',
+    basic: 'Authorization: Basic <base64 of key:>',
     query: '/ingest/events?key=<key>',
     cookie: 'Cookie: sluice_session=…',
   };
-  const rows = Object.values(document.components.securitySchemes).map(({ in: location, description }) => [
-    html`<code>${how[location ?? 'header']}</code>`,
-    inline(description),
-  ]);
+  const rows = Object.values(document.components.securitySchemes).map(
+    ({ in: location, scheme = 'bearer', description }) => [
+      html`<code>${how[location ?? scheme]}</code>`,
+      inline(description),
+    ],
+  );
   return html`
   <p>The key names the account and the environment; there is no other header for that. Several keys can be active at
   once, so a key can be replaced without a pause. A key is shown once, when it is made; a lost one is revoked and
@@ -313,7 +316,7 @@ function responses(document: OpenApiDocument, operation: Operation): Part {
     const response = '$ref' in given ? follow(document.components.responses, given) : given;
     return html`
   <details${status.startsWith('2') && operation.tags.every((tag) => tag !== 'Operations') ? html` open` : ''}>
-    <summary><strong class="${tone(status)}">${status}</strong> ${inline(response.description)}</summary>
+    <summary><strong class="${tone(status)}">${status}</strong> <span>${inline(response.description)}</span></summary>
     <div class="inside">${responseBody(document, response)}</div>
   </details>`;
   });
