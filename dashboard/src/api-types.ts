@@ -264,57 +264,6 @@ export interface components {
             readonly mode: "warn" | "enforce";
         };
         /**
-         * SegmentBatch
-         * @description Messages of one or more people.
-         */
-        readonly SegmentBatch: {
-            /** @description The messages, in order. */
-            readonly batch: readonly components["schemas"]["SegmentTypedMessage"][];
-            /** @description The key, if it is not in a header. */
-            readonly writeKey?: string | null;
-            /** @description When the batch was sent, for messages that do not say it. */
-            readonly sentAt?: string | null;
-            /** @description For all messages; each may override members of it. */
-            readonly context?: {
-                readonly [key: string]: unknown;
-            } | null;
-        } & {
-            readonly [key: string]: unknown;
-        };
-        /**
-         * SegmentTypedMessage
-         * @description One call of an SDK, with its type.
-         */
-        readonly SegmentTypedMessage: {
-            readonly type: "track" | "identify" | "page" | "screen" | "group" | "alias";
-            /** @description Becomes `user_id`. */
-            readonly userId?: string | number | null;
-            /** @description Becomes `anon_id`. */
-            readonly anonymousId?: string | number | null;
-            /** @description Of `track`: the name of the event. */
-            readonly event?: string | null;
-            /** @description Become properties of the event; `revenue` is its revenue, `value` its `event_value`. */
-            readonly properties?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Of `identify`: `email` and `phone` are identifiers, names and address profile fields, others user_properties. */
-            readonly traits?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Kept as one property of the event. Its `traits` and `externalIds` identify the person too. */
-            readonly context?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Becomes `$event_id`: the same message again within 7 days is stored once. */
-            readonly messageId?: string | number | null;
-            /** @description When it happened, by the clock of the client: corrected by `sentAt` where there is one. */
-            readonly timestamp?: string | null;
-            /** @description When it was sent, by the same clock. */
-            readonly sentAt?: string | null;
-        } & {
-            readonly [key: string]: unknown;
-        };
-        /**
          * SegmentAccepted
          * @description At least one message was accepted, and is durable.
          */
@@ -369,96 +318,12 @@ export interface components {
             readonly errors?: readonly components["schemas"]["SegmentMessageError"][];
         };
         /**
-         * SegmentMessage
-         * @description One call of an SDK.
-         */
-        readonly SegmentMessage: {
-            /** @description Becomes `user_id`. */
-            readonly userId?: string | number | null;
-            /** @description Becomes `anon_id`. */
-            readonly anonymousId?: string | number | null;
-            /** @description Of `track`: the name of the event. */
-            readonly event?: string | null;
-            /** @description Become properties of the event; `revenue` is its revenue, `value` its `event_value`. */
-            readonly properties?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Of `identify`: `email` and `phone` are identifiers, names and address profile fields, others user_properties. */
-            readonly traits?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Kept as one property of the event. Its `traits` and `externalIds` identify the person too. */
-            readonly context?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Becomes `$event_id`: the same message again within 7 days is stored once. */
-            readonly messageId?: string | number | null;
-            /** @description When it happened, by the clock of the client: corrected by `sentAt` where there is one. */
-            readonly timestamp?: string | null;
-            /** @description When it was sent, by the same clock. */
-            readonly sentAt?: string | null;
-        } & {
-            readonly [key: string]: unknown;
-        };
-        /**
          * SegmentDiscarded
          * @description Received, and not kept.
          */
         readonly SegmentDiscarded: {
             /** @constant */
             readonly success: true;
-        };
-        /**
-         * SegmentSettings
-         * @description What SDKs in browsers and apps load before they send.
-         */
-        readonly SegmentSettings: {
-            readonly integrations: {
-                readonly "Segment.io": {
-                    /** @description The key, as it was given. */
-                    readonly apiKey: string;
-                    /** @description Where to send: host and path, without a scheme. */
-                    readonly apiHost: string;
-                    /** @constant */
-                    readonly protocol?: "http";
-                };
-            };
-            readonly plan: {
-                readonly track: {
-                    readonly __default: {
-                        /** @description Always true. */
-                        readonly enabled: boolean;
-                    };
-                };
-            };
-        };
-        /**
-         * RudderSettings
-         * @description What RudderStack’s browser SDK loads before it sends.
-         */
-        readonly RudderSettings: {
-            readonly source: {
-                /** @description The id of the key. */
-                readonly id: string;
-                /** @description Always `Sluice`. */
-                readonly name: string;
-                /** @description The key, as it was given. */
-                readonly writeKey: string;
-                /** @description Always true. */
-                readonly enabled: boolean;
-                /** @description The id of the key. */
-                readonly workspaceId: string;
-                /** @description Turns off reports about the SDK itself. */
-                readonly config: {
-                    readonly [key: string]: unknown;
-                };
-                /** @description Always empty. */
-                readonly connections: readonly unknown[];
-                /** @description Always empty: Sluice is the only one. */
-                readonly destinations: readonly unknown[];
-                /** @description Always empty. */
-                readonly dataplanes: Record<string, never>;
-            };
         };
         /**
          * Profile
@@ -2395,15 +2260,10 @@ export type UserError = components['schemas']['UserError'];
 export type CheckResponse = components['schemas']['CheckResponse'];
 export type PredictedUser = components['schemas']['PredictedUser'];
 export type PredictedViolation = components['schemas']['PredictedViolation'];
-export type SegmentBatch = components['schemas']['SegmentBatch'];
-export type SegmentTypedMessage = components['schemas']['SegmentTypedMessage'];
 export type SegmentAccepted = components['schemas']['SegmentAccepted'];
 export type SegmentMessageError = components['schemas']['SegmentMessageError'];
 export type SegmentFailure = components['schemas']['SegmentFailure'];
-export type SegmentMessage = components['schemas']['SegmentMessage'];
 export type SegmentDiscarded = components['schemas']['SegmentDiscarded'];
-export type SegmentSettings = components['schemas']['SegmentSettings'];
-export type RudderSettings = components['schemas']['RudderSettings'];
 export type Profile = components['schemas']['Profile'];
 export type Provenance = components['schemas']['Provenance'];
 export type PropertySource = components['schemas']['PropertySource'];

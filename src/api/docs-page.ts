@@ -343,9 +343,9 @@ type Note = 'required' | 'not always';
  * A JSON Schema as a table that a person can read: one row per field, fields of fields indented under them, references
  * followed. Knows the keywords that the schemas here use. Schemas here do not refer to themselves, so this ends.
  */
-function schemaTable(document: OpenApiDocument, schema: JsonSchema, of: 'request' | 'response'): Html {
-  const note = of === 'request' ? 'required' : 'not always';
-  return table(['Field', 'Type', 'Meaning'], fieldRows(document, schema, 0, note));
+function schemaTable(document: OpenApiDocument, schema: JsonSchema, of: 'request' | 'response'): Part {
+  const rows = fieldRows(document, schema, 0, of === 'request' ? 'required' : 'not always');
+  return rows.length === 0 ? '' : table(['Field', 'Type', 'Meaning'], rows);
 }
 
 function fieldRows(document: OpenApiDocument, schema: JsonSchema, depth: number, note: Note): (readonly Cell[])[] {
