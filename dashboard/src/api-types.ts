@@ -1223,7 +1223,7 @@ export interface components {
          * @description Which rejected users to fix, and how.
          */
         readonly ResubmitRequest: {
-            /** @description Which rejected users; `{}` for all. */
+            /** @description Which rejected users, of those received until now; `{}` for all. */
             readonly filter: {
                 /** @description Only users rejected for this reason: a `message`, with or without its indexes. */
                 readonly reason?: string;
@@ -1231,9 +1231,15 @@ export interface components {
                 readonly event_name?: string;
                 /** @description Only users of requests with this API key. */
                 readonly key_id?: string;
-                /** @description Only what was received at or after this time. ISO 8601. */
+                /**
+                 * @description Only users received at or after this time. ISO 8601.
+                 * @example 2026-11-14T09:30:00Z
+                 */
                 readonly from?: string;
-                /** @description Only what was received before this time. ISO 8601. Default: now. */
+                /**
+                 * @description Only users received before this time. ISO 8601.
+                 * @example 2026-11-14T09:30:00Z
+                 */
                 readonly to?: string;
             };
             /** @description A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` converts a number or a boolean to a string. */
@@ -1380,9 +1386,15 @@ export interface components {
             readonly filter: {
                 /** @description Only those whose cause begins with this text. */
                 readonly cause?: string;
-                /** @description Only what was received at or after this time. ISO 8601. */
+                /**
+                 * @description Only those received at or after this time. ISO 8601.
+                 * @example 2026-11-14T09:30:00Z
+                 */
                 readonly from?: string;
-                /** @description Only what was received before this time. ISO 8601. Default: now. */
+                /**
+                 * @description Only those received before this time. ISO 8601.
+                 * @example 2026-11-14T09:30:00Z
+                 */
                 readonly to?: string;
             };
         };

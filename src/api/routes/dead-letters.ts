@@ -20,9 +20,21 @@ import {
 } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, RefusedError, rowJson } from '../responses.ts';
-import { count, flag, list, nextCursor, object, requestBody, text, time, Type, userIndex, uuid } from '../schema.ts';
+import {
+  count,
+  filterObject,
+  flag,
+  list,
+  nextCursor,
+  object,
+  requestBody,
+  text,
+  time,
+  userIndex,
+  uuid,
+} from '../schema.ts';
 import { tenantRoute } from '../route-kinds.ts';
-import { filterTimes, jobJson, jobResponse } from './jobs.ts';
+import { jobJson, jobResponse } from './jobs.ts';
 
 const CAUSE_CHARACTERS_MAX = 1_000;
 const BODY_BYTES_MAX = 65_536;
@@ -54,12 +66,7 @@ const DeadLetterPage = object('DeadLetterPage', 'Requests that could not be proc
 const RetryRequest = requestBody(
   'RetryRequest',
   'Which dead letters to process again.',
-  {
-    filter: Type.Object(
-      { cause: Type.Optional(text('Only those whose cause begins with this text.')), ...filterTimes },
-      { description: 'Which dead letters; `{}` for all.', additionalProperties: false },
-    ),
-  },
+  { filter: filterObject(FILTER, 'Which dead letters; `{}` for all.') },
   { retry: ['All of one cause', { filter: { cause: 'TypeError: ' } }] },
 );
 

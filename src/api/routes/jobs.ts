@@ -148,8 +148,3 @@ export const jobResponse = {
     ],
   },
 } as const;
-
-export const filterTimes = {
-  from: Type.Optional(text('Only what was received at or after this time. ISO 8601.')),
-  to: Type.Optional(text('Only what was received before this time. ISO 8601. Default: now.')),
-};

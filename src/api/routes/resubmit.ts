@@ -25,9 +25,21 @@ import { PREDICTED_EXAMPLE, PredictedUser, predictedUserJson } from '../ingest-o
 import { membersOf, parseBody, readFilter, refuseEmptyRange } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, type JsonOf, raw, RefusedError } from '../responses.ts';
-import { count, flag, list, nextCursor, object, oneOf, orNull, requestBody, text, Type } from '../schema.ts';
+import {
+  count,
+  filterObject,
+  flag,
+  list,
+  nextCursor,
+  object,
+  oneOf,
+  orNull,
+  requestBody,
+  text,
+  Type,
+} from '../schema.ts';
 import { tenantRoute } from '../route-kinds.ts';
-import { filterTimes, JOB, Job, jobJson, jobResponse } from './jobs.ts';
+import { JOB, Job, jobJson, jobResponse } from './jobs.ts';
 import { REJECTION_FILTER } from './rejections.ts';
 
 /** A user that is kept whole has at most 16,384 characters; one that was cut may have been much larger. */
@@ -63,15 +75,7 @@ const ResubmitRequest = requestBody(
   'ResubmitRequest',
   'Which rejected users to fix, and how.',
   {
-    filter: Type.Object(
-      {
-        reason: Type.Optional(text('Only users rejected for this reason: a `message`, with or without its indexes.')),
-        event_name: Type.Optional(text('Only users with an event of this name.')),
-        key_id: Type.Optional(text('Only users of requests with this API key.')),
-        ...filterTimes,
-      },
-      { description: 'Which rejected users; `{}` for all.', additionalProperties: false },
-    ),
+    filter: filterObject(REJECTION_FILTER, 'Which rejected users, of those received until now; `{}` for all.'),
     patch: list(
       Type.Unknown({ description: 'An operation: `op`, `path`, `value`, `from`.' }),
       'A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` converts a number or a boolean to a string.',
