@@ -2082,7 +2082,7 @@ export interface components {
         };
         /**
          * ValidationFailed
-         * @description Nothing was accepted: every user is invalid, or the payload is unusable (then `message` says why).
+         * @description Every user is invalid (`errors` says why, user by user), or the payload is unusable: not JSON, not UTF-8, no `users`, wrong content type or encoding (`message` says what and where).
          */
         readonly ValidationFailed: {
             /** @constant */
@@ -2099,7 +2099,7 @@ export interface components {
         };
         /**
          * Unauthorized
-         * @description The key is missing, wrong, revoked, expired or for the other environment.
+         * @description The key is missing, wrong, revoked, expired, or for an environment that this server does not serve.
          */
         readonly Unauthorized: {
             /** @constant */
@@ -2107,7 +2107,7 @@ export interface components {
         };
         /**
          * BadRequest
-         * @description The request cannot be understood.
+         * @description The request is not valid HTTP; or, outside `/ingest/`, the path or a parameter cannot be understood.
          */
         readonly BadRequest: {
             /** @constant */
@@ -2122,7 +2122,7 @@ export interface components {
         };
         /**
          * Forbidden
-         * @description The key may not be used here.
+         * @description A publishable key is used outside `/ingest/`, or from an origin that is not in its list.
          */
         readonly Forbidden: {
             /** @constant */
@@ -2137,7 +2137,7 @@ export interface components {
         };
         /**
          * NotFound
-         * @description Not found.
+         * @description Nothing exists at this path, or not in this account and environment.
          */
         readonly NotFound: {
             /** @constant */
@@ -2152,7 +2152,7 @@ export interface components {
         };
         /**
          * MethodNotAllowed
-         * @description Method not allowed: see the `Allow` header.
+         * @description The path exists, but not for this method. `Allow` lists those that do.
          */
         readonly MethodNotAllowed: {
             /** @constant */
@@ -2167,7 +2167,7 @@ export interface components {
         };
         /**
          * RequestTimeout
-         * @description The request did not arrive in time.
+         * @description The request did not arrive completely in time.
          */
         readonly RequestTimeout: {
             /** @constant */
@@ -2182,7 +2182,7 @@ export interface components {
         };
         /**
          * Conflict
-         * @description It conflicts with something that is stored.
+         * @description It conflicts with something that is stored (a newer tracking plan, a rejected user that was fixed before, the e-mail address of a member), or a member would remove themselves.
          */
         readonly Conflict: {
             /** @constant */
@@ -2197,7 +2197,7 @@ export interface components {
         };
         /**
          * PayloadTooLarge
-         * @description The body is over 10 MB; outside `/ingest/`, over 64 kB, or what `message` says.
+         * @description The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB, or what `message` says.
          */
         readonly PayloadTooLarge: {
             /** @constant */
@@ -2212,7 +2212,7 @@ export interface components {
         };
         /**
          * TooManyAttempts
-         * @description Too many failed attempts: wait `Retry-After` seconds.
+         * @description Signing in failed too often; `Retry-After` says how long to wait.
          */
         readonly TooManyAttempts: {
             /** @constant */
@@ -2242,7 +2242,7 @@ export interface components {
         };
         /**
          * Unavailable
-         * @description Temporarily unavailable: retry after `Retry-After` seconds, with backoff.
+         * @description The server cannot serve it now: too much in flight, disk full or failing, keys or store unreachable, shutting down. At `/ingest/events` also: the key has sent more users than its rate limit allows, as `message` says.
          */
         readonly Unavailable: {
             /** @constant */
