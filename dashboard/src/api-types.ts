@@ -1696,7 +1696,7 @@ export interface components {
              * @description When.
              */
             readonly at: string;
-            /** @description To what. */
+            /** @description To what, and `by` which key (`key_id`) or member (`member_id`). */
             readonly detail: unknown;
         };
         /**

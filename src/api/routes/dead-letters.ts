@@ -7,7 +7,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { DeadLetter } from '../../store.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
-import { AT, KEY_ID, PROCESSED_AT, TRACE_ID } from '../examples.ts';
 import {
   cursor,
   limit,
@@ -70,19 +69,6 @@ const RetryRequest = requestBody(
   { retry: ['All of one cause', { filter: { cause: 'TypeError: ' } }] },
 );
 
-const DEAD_LETTER = {
-  id: rejectionId(TRACE_ID, 0),
-  trace_id: TRACE_ID,
-  userIndex: 0,
-  received_at: AT,
-  failed_at: PROCESSED_AT,
-  cause: 'TypeError: a bug of this version',
-  users: 1,
-  events: 2,
-  key_id: KEY_ID,
-  can_retry: true,
-};
-
 export function registerDeadLetterRoutes(app: FastifyInstance, parts: ApiParts): void {
   tenantRoute(app, parts, 'GET /dead-letters', {
     operationId: 'listDeadLetters',
@@ -90,11 +76,7 @@ export function registerDeadLetterRoutes(app: FastifyInstance, parts: ApiParts):
     description:
       'Requests that were accepted with a 202 and that the processor could not process: a bug. They are kept, with their cause, and counted in `GET /ledger`.',
     query: { ...FILTER, limit, cursor },
-    response: {
-      description: 'Dead letters.',
-      body: DeadLetterPage,
-      examples: { dead_letters: ['One dead letter', { dead_letters: [DEAD_LETTER], next_cursor: null }] },
-    },
+    response: { description: 'Dead letters.', body: DeadLetterPage },
     handler: async ({ store, tenantId, parameters }) => {
       refuseEmptyRange(parameters.from, parameters.to);
       const { rows, nextCursor } = await store.listDeadLetters(tenantId, parameters);

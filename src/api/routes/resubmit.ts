@@ -20,8 +20,8 @@ import { changesBetween, type Patch, parsePatch, sharedIdentifiers } from '../..
 import { type PlanCheck, PlanChecks } from '../../resubmit/plan-checks.ts';
 import type { PredictedUser as PredictedUserData, RejectionFilter, Store, StoredRejection } from '../../store.ts';
 import { rejectionId, withoutIndexes } from '../../views/kept-rejections.ts';
-import { exampleOf, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
-import { PREDICTED_EXAMPLE, PredictedUser, predictedUserJson } from '../ingest-operation.ts';
+import { NO_IDENTIFIER, PARTLY_VALID_REQUEST } from '../examples.ts';
+import { PredictedUser, predictedUserJson } from '../ingest-operation.ts';
 import { membersOf, parseBody, readFilter, refuseEmptyRange } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, type JsonOf, raw, RefusedError } from '../responses.ts';
@@ -39,7 +39,7 @@ import {
   Type,
 } from '../schema.ts';
 import { tenantRoute } from '../route-kinds.ts';
-import { JOB, Job, jobJson, jobResponse } from './jobs.ts';
+import { Job, jobJson, jobResponse } from './jobs.ts';
 import { REJECTION_FILTER } from './rejections.ts';
 
 /** A user that is kept whole has at most 16,384 characters; one that was cut may have been much larger. */
@@ -128,24 +128,6 @@ export const ResubmitPreview = object('ResubmitPreview', 'What would happen to r
   next_cursor: nextCursor,
 });
 
-const PREVIEW_EXAMPLE = exampleOf(ResubmitPreview, {
-  matched: 1,
-  checked: 1,
-  valid: 1,
-  effects: exampleOf(Effects, { users: 1, property_changes: 1, events: 2 }),
-  users: [
-    exampleOf(CheckedUser, {
-      id: rejectionId(TRACE_ID, 1),
-      status: 'valid',
-      user: {
-        identifiers: { first_name: 'Sam', anon_id: 'unknown-visitor' },
-        events: PARTLY_VALID_REQUEST.users[1]?.events,
-      },
-      prediction: { ...PREDICTED_EXAMPLE, userIndex: 1 },
-    }),
-  ],
-});
-
 const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it would do.', {
   job: orNull(Job, 'Null for a dry run.'),
   preview: orNull(ResubmitPreview, 'Null unless it is a dry run.'),
@@ -192,14 +174,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ApiParts): v
     description:
       'Applies one JSON Patch to each rejected user that matches and was not resubmitted yet, and stores those that are then valid. With `dry_run` nothing is stored, and the response shows what would happen to the newest 1,000: why they would still be rejected, or what would happen to profiles; `next_cursor` continues. Without it the response has a job, which runs in the background: `GET /jobs/{id}`. 404 if no user matches.',
     body: ResubmitRequest,
-    response: {
-      description: 'The job, or what it would do.',
-      body: Resubmitted,
-      examples: {
-        preview: ['A dry run', { job: null, preview: PREVIEW_EXAMPLE }],
-        job: ['A job', { job: { ...JOB, status: 'running', finished_at: null }, preview: null }],
-      },
-    },
+    response: { description: 'The job, or what it would do.', body: Resubmitted },
     errors: [404],
     handler: async ({ store, tenantId, body, traceId, now, by }) => {
       const members = membersOf(parseBody(body), ['filter', 'patch', 'dry_run', 'cursor']);
