@@ -264,57 +264,6 @@ export interface components {
             readonly mode: "warn" | "enforce";
         };
         /**
-         * SegmentBatch
-         * @description Messages of one or more people.
-         */
-        readonly SegmentBatch: {
-            /** @description The messages, in order. */
-            readonly batch: readonly components["schemas"]["SegmentTypedMessage"][];
-            /** @description The key, if it is not in a header. */
-            readonly writeKey?: string | null;
-            /** @description When the batch was sent, for messages that do not say it. */
-            readonly sentAt?: string | null;
-            /** @description For all messages; each may override members of it. */
-            readonly context?: {
-                readonly [key: string]: unknown;
-            } | null;
-        } & {
-            readonly [key: string]: unknown;
-        };
-        /**
-         * SegmentTypedMessage
-         * @description One call of an SDK, with its type.
-         */
-        readonly SegmentTypedMessage: {
-            readonly type: "track" | "identify" | "page" | "screen" | "group" | "alias";
-            /** @description Becomes `user_id`. */
-            readonly userId?: string | number | null;
-            /** @description Becomes `anon_id`. */
-            readonly anonymousId?: string | number | null;
-            /** @description Of `track`: the name of the event. */
-            readonly event?: string | null;
-            /** @description Become properties of the event; `revenue` is its revenue, `value` its `event_value`. */
-            readonly properties?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Of `identify`: `email` and `phone` are identifiers, names and address profile fields, others user_properties. */
-            readonly traits?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Kept as one property of the event. Its `traits` and `externalIds` identify the person too. */
-            readonly context?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Becomes `$event_id`: the same message again within 7 days is stored once. */
-            readonly messageId?: string | number | null;
-            /** @description When it happened, by the clock of the client: corrected by `sentAt` where there is one. */
-            readonly timestamp?: string | null;
-            /** @description When it was sent, by the same clock. */
-            readonly sentAt?: string | null;
-        } & {
-            readonly [key: string]: unknown;
-        };
-        /**
          * SegmentAccepted
          * @description At least one message was accepted, and is durable.
          */
@@ -369,96 +318,12 @@ export interface components {
             readonly errors?: readonly components["schemas"]["SegmentMessageError"][];
         };
         /**
-         * SegmentMessage
-         * @description One call of an SDK.
-         */
-        readonly SegmentMessage: {
-            /** @description Becomes `user_id`. */
-            readonly userId?: string | number | null;
-            /** @description Becomes `anon_id`. */
-            readonly anonymousId?: string | number | null;
-            /** @description Of `track`: the name of the event. */
-            readonly event?: string | null;
-            /** @description Become properties of the event; `revenue` is its revenue, `value` its `event_value`. */
-            readonly properties?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Of `identify`: `email` and `phone` are identifiers, names and address profile fields, others user_properties. */
-            readonly traits?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Kept as one property of the event. Its `traits` and `externalIds` identify the person too. */
-            readonly context?: {
-                readonly [key: string]: unknown;
-            } | null;
-            /** @description Becomes `$event_id`: the same message again within 7 days is stored once. */
-            readonly messageId?: string | number | null;
-            /** @description When it happened, by the clock of the client: corrected by `sentAt` where there is one. */
-            readonly timestamp?: string | null;
-            /** @description When it was sent, by the same clock. */
-            readonly sentAt?: string | null;
-        } & {
-            readonly [key: string]: unknown;
-        };
-        /**
          * SegmentDiscarded
          * @description Received, and not kept.
          */
         readonly SegmentDiscarded: {
             /** @constant */
             readonly success: true;
-        };
-        /**
-         * SegmentSettings
-         * @description What SDKs in browsers and apps load before they send.
-         */
-        readonly SegmentSettings: {
-            readonly integrations: {
-                readonly "Segment.io": {
-                    /** @description The key, as it was given. */
-                    readonly apiKey: string;
-                    /** @description Where to send: host and path, without a scheme. */
-                    readonly apiHost: string;
-                    /** @constant */
-                    readonly protocol?: "http";
-                };
-            };
-            readonly plan: {
-                readonly track: {
-                    readonly __default: {
-                        /** @description Always true. */
-                        readonly enabled: boolean;
-                    };
-                };
-            };
-        };
-        /**
-         * RudderSettings
-         * @description What RudderStack’s browser SDK loads before it sends.
-         */
-        readonly RudderSettings: {
-            readonly source: {
-                /** @description The id of the key. */
-                readonly id: string;
-                /** @description Always `Sluice`. */
-                readonly name: string;
-                /** @description The key, as it was given. */
-                readonly writeKey: string;
-                /** @description Always true. */
-                readonly enabled: boolean;
-                /** @description The id of the key. */
-                readonly workspaceId: string;
-                /** @description Turns off reports about the SDK itself. */
-                readonly config: {
-                    readonly [key: string]: unknown;
-                };
-                /** @description Always empty. */
-                readonly connections: readonly unknown[];
-                /** @description Always empty: Sluice is the only one. */
-                readonly destinations: readonly unknown[];
-                /** @description Always empty. */
-                readonly dataplanes: Record<string, never>;
-            };
         };
         /**
          * Profile
@@ -1358,7 +1223,7 @@ export interface components {
          * @description Which rejected users to fix, and how.
          */
         readonly ResubmitRequest: {
-            /** @description Which rejected users; `{}` for all. */
+            /** @description Which rejected users, of those received until now; `{}` for all. */
             readonly filter: {
                 /** @description Only users rejected for this reason: a `message`, with or without its indexes. */
                 readonly reason?: string;
@@ -1366,9 +1231,15 @@ export interface components {
                 readonly event_name?: string;
                 /** @description Only users of requests with this API key. */
                 readonly key_id?: string;
-                /** @description Only what was received at or after this time. ISO 8601. */
+                /**
+                 * @description Only users received at or after this time. ISO 8601.
+                 * @example 2026-11-14T09:30:00Z
+                 */
                 readonly from?: string;
-                /** @description Only what was received before this time. ISO 8601. Default: now. */
+                /**
+                 * @description Only users received before this time. ISO 8601.
+                 * @example 2026-11-14T09:30:00Z
+                 */
                 readonly to?: string;
             };
             /** @description A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` converts a number or a boolean to a string. */
@@ -1515,9 +1386,15 @@ export interface components {
             readonly filter: {
                 /** @description Only those whose cause begins with this text. */
                 readonly cause?: string;
-                /** @description Only what was received at or after this time. ISO 8601. */
+                /**
+                 * @description Only those received at or after this time. ISO 8601.
+                 * @example 2026-11-14T09:30:00Z
+                 */
                 readonly from?: string;
-                /** @description Only what was received before this time. ISO 8601. Default: now. */
+                /**
+                 * @description Only those received before this time. ISO 8601.
+                 * @example 2026-11-14T09:30:00Z
+                 */
                 readonly to?: string;
             };
         };
@@ -1819,7 +1696,7 @@ export interface components {
              * @description When.
              */
             readonly at: string;
-            /** @description To what. */
+            /** @description To what, and `by` which key (`key_id`) or member (`member_id`). */
             readonly detail: unknown;
         };
         /**
@@ -2205,7 +2082,7 @@ export interface components {
         };
         /**
          * ValidationFailed
-         * @description Nothing was accepted: every user is invalid, or the payload is unusable (then `message` says why).
+         * @description Every user is invalid (`errors` says why, user by user), or the payload is unusable: not JSON, not UTF-8, no `users`, wrong content type or encoding (`message` says what and where).
          */
         readonly ValidationFailed: {
             /** @constant */
@@ -2222,7 +2099,7 @@ export interface components {
         };
         /**
          * Unauthorized
-         * @description The key is missing, wrong, revoked, expired or for the other environment.
+         * @description The key is missing, wrong, revoked, expired, or for an environment that this server does not serve.
          */
         readonly Unauthorized: {
             /** @constant */
@@ -2230,7 +2107,7 @@ export interface components {
         };
         /**
          * BadRequest
-         * @description The request cannot be understood.
+         * @description The request is not valid HTTP; or, outside `/ingest/`, the path or a parameter cannot be understood.
          */
         readonly BadRequest: {
             /** @constant */
@@ -2245,7 +2122,7 @@ export interface components {
         };
         /**
          * Forbidden
-         * @description The key may not be used here.
+         * @description A publishable key is used outside `/ingest/`, or from an origin that is not in its list.
          */
         readonly Forbidden: {
             /** @constant */
@@ -2260,7 +2137,7 @@ export interface components {
         };
         /**
          * NotFound
-         * @description Not found.
+         * @description Nothing exists at this path, or not in this account and environment.
          */
         readonly NotFound: {
             /** @constant */
@@ -2275,7 +2152,7 @@ export interface components {
         };
         /**
          * MethodNotAllowed
-         * @description Method not allowed: see the `Allow` header.
+         * @description The path exists, but not for this method. `Allow` lists those that do.
          */
         readonly MethodNotAllowed: {
             /** @constant */
@@ -2290,7 +2167,7 @@ export interface components {
         };
         /**
          * RequestTimeout
-         * @description The request did not arrive in time.
+         * @description The request did not arrive completely in time.
          */
         readonly RequestTimeout: {
             /** @constant */
@@ -2305,7 +2182,7 @@ export interface components {
         };
         /**
          * Conflict
-         * @description It conflicts with something that is stored.
+         * @description It conflicts with something that is stored (a newer tracking plan, a rejected user that was fixed before, the e-mail address of a member), or a member would remove themselves.
          */
         readonly Conflict: {
             /** @constant */
@@ -2320,7 +2197,7 @@ export interface components {
         };
         /**
          * PayloadTooLarge
-         * @description The body is over 10 MB; outside `/ingest/`, over 64 kB, or what `message` says.
+         * @description The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB, or what `message` says.
          */
         readonly PayloadTooLarge: {
             /** @constant */
@@ -2335,7 +2212,7 @@ export interface components {
         };
         /**
          * TooManyAttempts
-         * @description Too many failed attempts: wait `Retry-After` seconds.
+         * @description Signing in failed too often; `Retry-After` says how long to wait.
          */
         readonly TooManyAttempts: {
             /** @constant */
@@ -2365,7 +2242,7 @@ export interface components {
         };
         /**
          * Unavailable
-         * @description Temporarily unavailable: retry after `Retry-After` seconds, with backoff.
+         * @description The server cannot serve it now: too much in flight, disk full or failing, keys or store unreachable, shutting down. At `/ingest/events` also: the key has sent more users than its rate limit allows, as `message` says.
          */
         readonly Unavailable: {
             /** @constant */
@@ -2395,15 +2272,10 @@ export type UserError = components['schemas']['UserError'];
 export type CheckResponse = components['schemas']['CheckResponse'];
 export type PredictedUser = components['schemas']['PredictedUser'];
 export type PredictedViolation = components['schemas']['PredictedViolation'];
-export type SegmentBatch = components['schemas']['SegmentBatch'];
-export type SegmentTypedMessage = components['schemas']['SegmentTypedMessage'];
 export type SegmentAccepted = components['schemas']['SegmentAccepted'];
 export type SegmentMessageError = components['schemas']['SegmentMessageError'];
 export type SegmentFailure = components['schemas']['SegmentFailure'];
-export type SegmentMessage = components['schemas']['SegmentMessage'];
 export type SegmentDiscarded = components['schemas']['SegmentDiscarded'];
-export type SegmentSettings = components['schemas']['SegmentSettings'];
-export type RudderSettings = components['schemas']['RudderSettings'];
 export type Profile = components['schemas']['Profile'];
 export type Provenance = components['schemas']['Provenance'];
 export type PropertySource = components['schemas']['PropertySource'];

@@ -212,14 +212,17 @@ function endpointsOf(document: OpenApiDocument, tag: string): Endpoint[] {
 
 function authentication(document: OpenApiDocument): Html {
   const how = {
-    header: 'Authorization: Bearer <key>',
+    bearer: 'Authorization: Bearer <key>',
+    basic: 'Authorization: Basic <base64 of key:>',
     query: '/ingest/events?key=<key>',
     cookie: 'Cookie: sluice_session=…',
   };
-  const rows = Object.values(document.components.securitySchemes).map(({ in: location, description }) => [
-    html`<code>${how[location ?? 'header']}</code>`,
-    inline(description),
-  ]);
+  const rows = Object.values(document.components.securitySchemes).map(
+    ({ in: location, scheme = 'bearer', description }) => [
+      html`<code>${how[location ?? scheme]}</code>`,
+      inline(description),
+    ],
+  );
   return html`
   <p>The key names the account and the environment; there is no other header for that. Several keys can be active at
   once, so a key can be replaced without a pause. A key is shown once, when it is made; a lost one is revoked and
@@ -313,7 +316,7 @@ function responses(document: OpenApiDocument, operation: Operation): Part {
     const response = '$ref' in given ? follow(document.components.responses, given) : given;
     return html`
   <details${status.startsWith('2') && operation.tags.every((tag) => tag !== 'Operations') ? html` open` : ''}>
-    <summary><strong class="${tone(status)}">${status}</strong> ${inline(response.description)}</summary>
+    <summary><strong class="${tone(status)}">${status}</strong> <span>${inline(response.description)}</span></summary>
     <div class="inside">${responseBody(document, response)}</div>
   </details>`;
   });
@@ -340,9 +343,9 @@ type Note = 'required' | 'not always';
  * A JSON Schema as a table that a person can read: one row per field, fields of fields indented under them, references
  * followed. Knows the keywords that the schemas here use. Schemas here do not refer to themselves, so this ends.
  */
-function schemaTable(document: OpenApiDocument, schema: JsonSchema, of: 'request' | 'response'): Html {
-  const note = of === 'request' ? 'required' : 'not always';
-  return table(['Field', 'Type', 'Meaning'], fieldRows(document, schema, 0, note));
+function schemaTable(document: OpenApiDocument, schema: JsonSchema, of: 'request' | 'response'): Part {
+  const rows = fieldRows(document, schema, 0, of === 'request' ? 'required' : 'not always');
+  return rows.length === 0 ? '' : table(['Field', 'Type', 'Meaning'], rows);
 }
 
 function fieldRows(document: OpenApiDocument, schema: JsonSchema, depth: number, note: Note): (readonly Cell[])[] {

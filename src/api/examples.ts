@@ -19,9 +19,8 @@ export const ANON_AT = '2026-11-14T09:25:00.312Z';
 /** The sign-in after it. */
 export const LOGIN_TRACE_ID = '019a8268-7b04-7e5d-a6c1-2f80b93d47ea';
 export const LOGIN_AT = '2026-11-14T09:31:02.020Z';
-/** An unmerge, or an erasure. */
-export const ERASURE_TRACE_ID = '019a8299-41c0-7d02-94aa-6e5f3b7c1d08';
-export const ERASURE_AT = '2026-11-14T10:24:40.128Z';
+/** An unmerge. */
+export const UNMERGE_TRACE_ID = '019a8299-41c0-7d02-94aa-6e5f3b7c1d08';
 /** A resubmit of what was rejected. */
 export const RESUBMIT_TRACE_ID = '019a829b-7710-7b3c-8d51-0c9e4a62f7b5';
 export const RESUBMIT_AT = '2026-11-14T10:27:05.104Z';

@@ -156,7 +156,7 @@ export const INGEST_OPERATION: Operation = {
   summary: 'Send users and their events',
   description: [
     'Each user is validated independently: valid users are accepted even when others in the same request fail. The 202 is sent only once the accepted users are durable. **Look at `users_rejected` and `errors` on every 202.**',
-    '**Retrying.** On 503 and 408, and if there was no response, retry with exponential backoff, starting from `Retry-After`. With an `Idempotency-Key`, a retry within 24 hours is stored once. The same key with a different body is not a retry: it is stored, with a warning on its trace. Do not retry after any other response: it would be the same again.',
+    '**Retrying.** On 503 and 408, and if there was no response, retry with exponential backoff, starting from `Retry-After`. With an `Idempotency-Key`, a retry within 24 hours is stored once. Do not retry after any other response: it would be the same again.',
     '**From a browser.** CORS is open here, without credentials, for publishable keys; a key may be limited to certain origins. A page that is closing cannot preflight: let it send the same JSON as `text/plain` to `/ingest/events?key=pk_…`, with `navigator.sendBeacon` for example.',
   ].join('\n\n'),
   security: [{ secretKey: [] }, { publishableKey: [] }, { publishableKeyInQuery: [] }],
@@ -252,14 +252,6 @@ export const PredictedUser = object('PredictedUser', 'What would happen to one u
   message: orNull(text('Why the user would be rejected; null if it would not.')),
 });
 
-export const PREDICTED_EXAMPLE = examples.exampleOf(PredictedUser, {
-  status: 'accepted',
-  profile_id: examples.PROFILE_ID,
-  events: 2,
-  new_identifiers: [{ type: 'email', value: 'ada@example.com' }],
-  property_changes: [{ kind: 'user_properties', name: 'plan', before: 'free', after: 'pro' }],
-});
-
 export const CheckResponse = object('CheckResponse', 'What would happen.', {
   would_respond: Type.Object(
     {
@@ -293,7 +285,13 @@ const CHECK_EXAMPLE = {
   pending_requests: 0,
   plan_version: null,
   users: [
-    PREDICTED_EXAMPLE,
+    examples.exampleOf(PredictedUser, {
+      status: 'accepted',
+      profile_id: examples.PROFILE_ID,
+      events: 2,
+      new_identifiers: [{ type: 'email', value: 'ada@example.com' }],
+      property_changes: [{ kind: 'user_properties', name: 'plan', before: 'free', after: 'pro' }],
+    }),
     examples.exampleOf(PredictedUser, { userIndex: 1, status: 'rejected', message: examples.NO_IDENTIFIER }),
   ],
 };

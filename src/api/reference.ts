@@ -27,87 +27,18 @@ const UserError = object('UserError', 'Why one user was rejected.', {
 
 export const userErrors = list(UserError, 'One entry per rejected user, in order of `userIndex`.');
 
-const NOTHING_ACCEPTED =
-  'Nothing was accepted: every user is invalid, or the payload is unusable (then `message` says why).';
-
-const ValidationFailed = object('ValidationFailed', NOTHING_ACCEPTED, {
-  error: Type.Literal(ERRORS.validation_failed.text),
-  trace_id: traceId,
-  errors: userErrors,
-  message: Type.Optional(message),
-});
-
-const Unauthorized = object(
-  'Unauthorized',
-  'The key is missing, wrong, revoked, expired or for the other environment.',
-  { error: Type.Literal(ERRORS.unauthorized.text) },
-);
-
-type Row = readonly [title: string, code: ErrorCode, description: string, exampleMessage?: string];
-
-const FORBIDDEN = 'The key may not be used here.';
-
-const PROBLEMS: readonly Row[] = [
-  ['BadRequest', 'bad_request', 'The request cannot be understood.', 'limit must be a whole number from 1 to 500'],
-  ['Forbidden', 'forbidden', FORBIDDEN, 'publishable keys may only be used under /ingest/'],
-  ['NotFound', 'not_found', 'Not found.'],
-  ['MethodNotAllowed', 'method_not_allowed', 'Method not allowed: see the `Allow` header.'],
-  ['RequestTimeout', 'request_timeout', 'The request did not arrive in time.'],
-  ['Conflict', 'conflict', 'It conflicts with something that is stored.'],
-  ['PayloadTooLarge', 'too_large', 'The body is over 10 MB; outside `/ingest/`, over 64 kB, or what `message` says.'],
-  ['TooManyAttempts', 'too_many_attempts', 'Too many failed attempts: wait `Retry-After` seconds.'],
-  ['InternalError', 'internal', 'An error in Sluice. Nothing was acknowledged.'],
-  ['Unavailable', 'unavailable', 'Temporarily unavailable: retry after `Retry-After` seconds, with backoff.'],
-];
-
-/** By name: those of `ERROR_RESPONSES` in `route-schema.ts`, and those of the ingest route. */
-export function errorResponses(): Record<string, Response> {
-  const validationFailed = response('validation_failed', NOTHING_ACCEPTED, ValidationFailed, {
-    all_invalid: ['Every user is invalid', examples.ALL_INVALID_RESPONSE],
-    unusable: ['The payload is unusable', examples.UNUSABLE_RESPONSE],
-  });
-  const unauthorized = response('unauthorized', 'No valid key. Do not retry with the same one.', Unauthorized, {
-    unauthorized: ['No valid key', { error: ERRORS.unauthorized.text }],
-  });
-  return {
-    ValidationFailed: validationFailed,
-    Unauthorized: unauthorized,
-    ...Object.fromEntries(PROBLEMS.map((row) => [row[0], problemResponse(row, row[2])])),
-    OriginForbidden: problemResponse(
-      ['Forbidden', 'forbidden', FORBIDDEN],
-      'The publishable key may not be used from this origin.',
-    ),
-  };
-}
-
-function problemResponse([title, code, description, exampleMessage]: Row, when: string): Response {
-  const { text } = ERRORS[code];
-  const schema = object(title, description, {
-    error: Type.Literal(text),
-    trace_id: traceId,
-    message: Type.Optional(message),
-  });
-  const said = exampleMessage === undefined ? {} : { message: exampleMessage };
-  return response(code, when, schema, { [code]: [when, { error: text, trace_id: examples.TRACE_ID, ...said }] });
-}
-
-function response(code: ErrorCode, description: string, schema: TSchema, named: Examples): Response {
-  const made = jsonResponse(description, schema, named, ERRORS[code].retryable);
-  if (code !== 'method_not_allowed') return made;
-  return { ...made, headers: { ...made.headers, Allow: { $ref: '#/components/headers/Allow' } } };
-}
-
+/** When each error is returned. */
 const WHEN: Readonly<Record<ErrorCode, string>> = {
   validation_failed:
     'Every user is invalid (`errors` says why, user by user), or the payload is unusable: not JSON, not UTF-8, no `users`, wrong content type or encoding (`message` says what and where).',
   bad_request: 'The request is not valid HTTP; or, outside `/ingest/`, the path or a parameter cannot be understood.',
   unauthorized: 'The key is missing, wrong, revoked, expired, or for an environment that this server does not serve.',
   forbidden: 'A publishable key is used outside `/ingest/`, or from an origin that is not in its list.',
-  not_found: 'Nothing exists at this path, or the account and environment of the key have no such profile or trace.',
+  not_found: 'Nothing exists at this path, or not in this account and environment.',
   method_not_allowed: 'The path exists, but not for this method. `Allow` lists those that do.',
   request_timeout: 'The request did not arrive completely in time.',
   conflict:
-    'It conflicts with existing data: the e-mail address belongs to a member, or a member would remove themselves.',
+    'It conflicts with something that is stored (a newer tracking plan, a rejected user that was fixed before, the e-mail address of a member), or a member would remove themselves.',
   too_large:
     'The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB, or what `message` says.',
   overloaded: 'Under `/ingest/v1/`, instead of the 503 below: Segment SDKs read `Retry-After` only with this status.',
@@ -118,6 +49,70 @@ const WHEN: Readonly<Record<ErrorCode, string>> = {
   unavailable:
     'The server cannot serve it now: too much in flight, disk full or failing, keys or store unreachable, shutting down. At `/ingest/events` also: the key has sent more users than its rate limit allows, as `message` says.',
 };
+
+const ValidationFailed = object('ValidationFailed', WHEN.validation_failed, {
+  error: Type.Literal(ERRORS.validation_failed.text),
+  trace_id: traceId,
+  errors: userErrors,
+  message: Type.Optional(message),
+});
+
+const Unauthorized = object('Unauthorized', WHEN.unauthorized, { error: Type.Literal(ERRORS.unauthorized.text) });
+
+/** With a shorter description where every operation has the response. */
+type Row = readonly [title: string, code: ErrorCode, description?: string, exampleMessage?: string];
+
+const PROBLEMS: readonly Row[] = [
+  ['BadRequest', 'bad_request', 'The request cannot be understood.', 'limit must be a whole number from 1 to 500'],
+  ['Forbidden', 'forbidden', 'The key may not be used here.', 'publishable keys may only be used under /ingest/'],
+  ['NotFound', 'not_found'],
+  ['MethodNotAllowed', 'method_not_allowed'],
+  ['RequestTimeout', 'request_timeout'],
+  ['Conflict', 'conflict'],
+  ['PayloadTooLarge', 'too_large'],
+  ['TooManyAttempts', 'too_many_attempts'],
+  ['InternalError', 'internal'],
+  ['Unavailable', 'unavailable', 'Temporarily unavailable: retry after `Retry-After` seconds, with backoff.'],
+];
+
+/** By name: those of `ERROR_RESPONSES` in `route-schema.ts`, and those of the ingest route. */
+export function errorResponses(): Record<string, Response> {
+  const validationFailed = response('validation_failed', WHEN.validation_failed, ValidationFailed, {
+    all_invalid: ['Every user is invalid', examples.ALL_INVALID_RESPONSE],
+    unusable: ['The payload is unusable', examples.UNUSABLE_RESPONSE],
+  });
+  const unauthorized = response('unauthorized', 'No valid key. Do not retry with the same one.', Unauthorized, {
+    unauthorized: ['No valid key', { error: ERRORS.unauthorized.text }],
+  });
+  return {
+    ValidationFailed: validationFailed,
+    Unauthorized: unauthorized,
+    ...Object.fromEntries(PROBLEMS.map((row) => [row[0], problemResponse(row)])),
+    OriginForbidden: problemResponse([
+      'Forbidden',
+      'forbidden',
+      'The publishable key may not be used from this origin.',
+    ]),
+  };
+}
+
+function problemResponse([title, code, description = WHEN[code], exampleMessage]: Row): Response {
+  const { text } = ERRORS[code];
+  const schema = object(title, WHEN[code], {
+    error: Type.Literal(text),
+    trace_id: traceId,
+    message: Type.Optional(message),
+  });
+  const said = exampleMessage === undefined ? {} : { message: exampleMessage };
+  const example = { error: text, trace_id: examples.TRACE_ID, ...said };
+  return response(code, description, schema, { [code]: [text, example] });
+}
+
+function response(code: ErrorCode, description: string, schema: TSchema, named: Examples): Response {
+  const made = jsonResponse(description, schema, named, ERRORS[code].retryable);
+  if (code !== 'method_not_allowed') return made;
+  return { ...made, headers: { ...made.headers, Allow: { $ref: '#/components/headers/Allow' } } };
+}
 
 export const ERROR_ROWS = (Object.keys(ERRORS) as ErrorCode[]).map((code) => ({
   status: ERRORS[code].status,

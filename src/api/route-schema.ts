@@ -102,7 +102,7 @@ function fastifySchema(schema: RouteSchema, kind: RouteKind): FastifySchema {
   };
 }
 
-function querySchema(kinds: ParameterKinds) {
+export function querySchema(kinds: ParameterKinds) {
   const properties = Object.entries(kinds).map(([name, { schema, description }]) => [name, { ...schema, description }]);
   return { type: 'object', properties: Object.fromEntries(properties) };
 }

@@ -10,7 +10,8 @@ import type { Static, TObjectOptions, TProperties, TSchema, Type as TypeBox } fr
 import { IDENTIFIER_TYPES } from '../model.ts';
 import type { JsonSchema } from './openapi-types.ts';
 import type { TimeText } from './responses.ts';
-import { type Examples, namedExamples } from './route-schema.ts';
+import type { ParameterKinds } from './parameters.ts';
+import { type Examples, namedExamples, querySchema } from './route-schema.ts';
 
 type Builders = 'Array' | 'Boolean' | 'Integer' | 'Literal' | 'Null' | 'Number' | 'Object' | 'Optional' | 'String';
 
@@ -50,6 +51,11 @@ export function requestBody<Fields extends TProperties>(
   examples: Examples,
 ) {
   return object(title, description, fields, { additionalProperties: false, 'x-examples': namedExamples(examples) });
+}
+
+/** The object `filter` of a body: what `readFilter` reads, described as in a query. */
+export function filterObject(kinds: ParameterKinds, description: string) {
+  return Type.Unsafe({ ...querySchema(kinds), description, additionalProperties: false });
 }
 
 export function list<Item extends TSchema>(items: Item, description: string) {

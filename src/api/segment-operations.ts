@@ -1,6 +1,7 @@
 /**
  * The routes for the SDKs of Segment and RudderStack, for the OpenAPI document, by hand: they are not in Fastify
- * (`edge/segment-intake.ts`). Messages are described as far as they are read; `docs/segment.md` has the mapping.
+ * (`edge/segment-intake.ts`). What these SDKs send and load is a protocol of their own: here it is any object, and
+ * `docs/segment.md` says what is read of it. Responses are ours, and described in full.
  */
 
 import { rudderSettings, segmentSettings } from '../edge/segment-intake.ts';
@@ -12,51 +13,21 @@ import { AT, TRACE_ID } from './examples.ts';
 import { type Operation, parameter, type PathItem, type Response } from './openapi-types.ts';
 import { traceId } from './reference.ts';
 import { jsonContent, jsonResponse } from './route-schema.ts';
-import { count, flag, list, object, text, Type } from './schema.ts';
-
-const id = (description: string) =>
-  Type.Optional(Type.Union([Type.String(), Type.Number(), Type.Null()], { description }));
-const members = (description: string) =>
-  Type.Optional(Type.Union([Type.Object({}, { additionalProperties: true }), Type.Null()], { description }));
-const maybe = (description: string) => Type.Optional(Type.Union([Type.String(), Type.Null()], { description }));
-
-const MESSAGE = {
-  userId: id('Becomes `user_id`.'),
-  anonymousId: id('Becomes `anon_id`.'),
-  event: maybe('Of `track`: the name of the event.'),
-  properties: members('Become properties of the event; `revenue` is its revenue, `value` its `event_value`.'),
-  traits: members(
-    'Of `identify`: `email` and `phone` are identifiers, names and address profile fields, others user_properties.',
-  ),
-  context: members('Kept as one property of the event. Its `traits` and `externalIds` identify the person too.'),
-  messageId: id('Becomes `$event_id`: the same message again within 7 days is stored once.'),
-  timestamp: maybe('When it happened, by the clock of the client: corrected by `sentAt` where there is one.'),
-  sentAt: maybe('When it was sent, by the same clock.'),
-};
+import { count, list, object, text, Type } from './schema.ts';
 
 const OPEN = { additionalProperties: true };
-const SegmentMessage = object('SegmentMessage', 'One call of an SDK.', MESSAGE, OPEN);
-const SegmentTypedMessage = object(
-  'SegmentTypedMessage',
-  'One call of an SDK, with its type.',
-  { type: Type.Union(MESSAGE_TYPES.map((type) => Type.Literal(type))), ...MESSAGE },
-  OPEN,
-);
-const SegmentBatch = object(
-  'SegmentBatch',
-  'Messages of one or more people.',
+const MESSAGE = Type.Object({}, { ...OPEN, description: 'One call of an SDK (docs/segment.md).' });
+const BATCH = Type.Object(
   {
-    batch: Type.Array(SegmentTypedMessage, {
+    batch: Type.Array(MESSAGE, {
       minItems: 1,
       maxItems: MESSAGES_PER_REQUEST_MAX,
-      description: 'The messages, in order.',
+      description: 'Calls of an SDK, in order, each with its `type` (docs/segment.md).',
     }),
-    writeKey: maybe('The key, if it is not in a header.'),
-    sentAt: maybe('When the batch was sent, for messages that do not say it.'),
-    context: members('For all messages; each may override members of it.'),
   },
   OPEN,
 );
+const SETTINGS = Type.Object({}, { ...OPEN, description: 'What an SDK loads before it sends.' });
 
 const MessageError = object('SegmentMessageError', 'Why one message was rejected.', {
   index: count('Position of the message in `batch`, counted from 0.'),
@@ -83,33 +54,46 @@ const SegmentFailure = object('SegmentFailure', 'Nothing was accepted.', {
   errors: Type.Optional(errors),
 });
 
+const SegmentDiscarded = object('SegmentDiscarded', 'Received, and not kept.', { success: Type.Literal(true) });
+
 type FailureCode = 'validation_failed' | 'unauthorized' | 'forbidden' | 'too_large' | 'overloaded';
 
 function failure(code: FailureCode, description: string, message: string): Response {
   const { text: error, retryable } = ERRORS[code];
   const example = { success: false, error, code, message, trace_id: TRACE_ID };
-  return jsonResponse(description, SegmentFailure, { [code]: [description, example] }, retryable);
+  return jsonResponse(description, SegmentFailure, { [code]: [error, example] }, retryable);
 }
 
-const TOO_LARGE = `the body must not exceed ${LIMITS.bodyBytesMax} bytes`;
-const RESPONSES = {
-  200: jsonResponse('At least one message was accepted, and is durable.', SegmentAccepted, {
-    accepted: ['One message', { success: true, trace_id: TRACE_ID, accepted: 1, rejected: 0, errors: [] }],
-  }),
-  400: failure('validation_failed', 'No message is valid, or the body is unusable.', 'batch must not be empty'),
+const KEY_FAILURES = {
   401: failure('unauthorized', 'No valid key.', 'no valid key'),
   403: failure(
     'forbidden',
     'The key may not be used from this origin.',
     'this key may not be used from https://a.example',
   ),
-  413: failure('too_large', 'The body is over 10 MB, as sent, decompressed or converted.', TOO_LARGE),
   429: failure(
     'overloaded',
     'Temporarily unavailable, or the key is over its rate limit (then `code` is `rate_limited`): retry after `Retry-After` seconds.',
     'nothing was stored: send it again later',
   ),
 };
+
+const TOO_LARGE = `the body must not exceed ${LIMITS.bodyBytesMax} bytes`;
+const MESSAGE_RESPONSES = {
+  200: jsonResponse('At least one message was accepted, and is durable.', SegmentAccepted, {
+    accepted: ['One message', { success: true, trace_id: TRACE_ID, accepted: 1, rejected: 0, errors: [] }],
+  }),
+  400: failure('validation_failed', 'No message is valid, or the body is unusable.', 'batch must not be empty'),
+  413: failure('too_large', 'The body is over 10 MB, as sent, decompressed or converted.', TOO_LARGE),
+  ...KEY_FAILURES,
+};
+
+function settingsResponses(summary: string, example: object): Operation['responses'] {
+  return {
+    200: jsonResponse('The settings of this key.', SETTINGS, { settings: [summary, example] }),
+    ...KEY_FAILURES,
+  };
+}
 
 const TRACK = {
   event: 'Order Completed',
@@ -118,135 +102,109 @@ const TRACK = {
   timestamp: AT,
   properties: { revenue: 49.9 },
 };
-const security = [{ writeKey: [] }, { secretKey: [] }, { publishableKey: [] }];
-const DESCRIPTION =
-  'For Segment and RudderStack SDKs: change only the host and the key (docs/segment.md). The key is the username of Basic authentication, or `writeKey` in the body. Success is 200, and overload 429, because SDKs expect that.';
+
+const MESSAGE_BODY: Operation['requestBody'] = {
+  required: true,
+  description: 'One call of an SDK, as UTF-8 JSON of at most 10 MB; docs/segment.md says what is read of it.',
+  content: jsonContent(MESSAGE, { track: ['One event', TRACK] }),
+};
 
 const BATCH_BODY: Operation['requestBody'] = {
   required: true,
-  description: `UTF-8 JSON of at most 10 MB and ${MESSAGES_PER_REQUEST_MAX} messages.`,
-  content: jsonContent(SegmentBatch, { track: ['One event', { batch: [{ type: 'track', ...TRACK }] }] }),
+  description: 'UTF-8 JSON of at most 10 MB.',
+  content: jsonContent(BATCH, { track: ['One event', { batch: [{ type: 'track', ...TRACK }] }] }),
 };
 
-const BATCH: Operation = {
-  operationId: 'ingestSegmentBatch',
-  tags: ['Events'],
-  summary: 'Send a batch of messages of a Segment SDK',
-  description: `${DESCRIPTION} Also at \`/ingest/v1/b\` and \`/ingest/v1/import\`.`,
-  security,
-  requestBody: BATCH_BODY,
-  responses: RESPONSES,
-};
-
-const MESSAGE_OF_TYPE: Operation = {
-  operationId: 'ingestSegmentMessage',
-  tags: ['Events'],
-  summary: 'Send one message of a Segment SDK',
-  description: `${DESCRIPTION} Browsers use the first letter of the type as well: \`/ingest/v1/t\`.`,
-  security,
-  parameters: [parameter('path', 'type', 'Which call it is.', { type: 'string', enum: [...MESSAGE_TYPES] })],
-  requestBody: {
-    required: true,
-    description: 'UTF-8 JSON of at most 10 MB.',
-    content: jsonContent(SegmentMessage, { track: ['One event', TRACK] }),
-  },
-  responses: RESPONSES,
-};
+const KEY = [{ writeKey: [] }, { secretKey: [] }, { publishableKey: [] }];
+const KEY_AND_STATUS =
+  'For Segment and RudderStack SDKs: change only the host and the key (docs/segment.md). The key is the username of Basic authentication, or `writeKey` in the body. Success is 200, and overload 429, because SDKs expect that.';
 
 /** A key in the address ends up in logs and histories, so it has to be one that may be public. */
-const writeKeyParameter = parameter(
+const keyInQuery = parameter(
   'query',
   'writeKey',
   'A publishable key, where it is not in a header. A secret key is not accepted here.',
 );
 
-const BEACON: Operation = {
-  ...BATCH,
-  operationId: 'ingestRudderBeacon',
-  summary: 'Send a batch of messages as RudderStack’s browser SDK does when a page closes',
-  description: 'The same as `POST /ingest/v1/batch`, with the key in the address, because a beacon has no headers.',
-  security: [],
-  parameters: [writeKeyParameter],
-};
-
-const SegmentDiscarded = object('SegmentDiscarded', 'Received, and not kept.', { success: Type.Literal(true) });
-
-const SDK_METRICS: Operation = {
-  operationId: 'discardSegmentMetrics',
-  tags: ['Events'],
-  summary: 'Discard the metrics that an SDK sends about itself',
-  description: 'Browser and mobile SDKs send counters here. They need no key and are not kept.',
-  security: [],
-  responses: {
-    200: jsonResponse('Received, and not kept.', SegmentDiscarded, { discarded: ['Always', { success: true }] }),
-  },
-};
-
-const SegmentSettings = object('SegmentSettings', 'What SDKs in browsers and apps load before they send.', {
-  integrations: Type.Object({
-    'Segment.io': Type.Object({
-      apiKey: text('The key, as it was given.'),
-      apiHost: text('Where to send: host and path, without a scheme.'),
-      protocol: Type.Optional(Type.Literal('http')),
-    }),
-  }),
-  plan: Type.Object({ track: Type.Object({ __default: Type.Object({ enabled: flag('Always true.') }) }) }),
-});
-
-const { 401: UNAUTHORIZED, 403: FORBIDDEN, 429: OVERLOADED } = RESPONSES;
-const SETTINGS_FAILURES = { 401: UNAUTHORIZED, 403: FORBIDDEN, 429: OVERLOADED };
-
 const EXAMPLE_KEY = 'pk_dev_…';
-const SETTINGS_EXAMPLE = segmentSettings(EXAMPLE_KEY, { host: 'sluice.example.com', isPlainHttp: false });
 
-const SETTINGS: Operation = {
-  operationId: 'getSegmentSettings',
-  tags: ['Events'],
-  summary: 'Get the settings that a Segment SDK loads first',
-  description:
-    'Segment’s SDKs for browsers and apps load this before they send anything. It says where to send, and names no other destination.',
-  security: [],
-  parameters: [parameter('path', 'key', 'A publishable key. A secret key is not accepted here.')],
-  responses: {
-    200: jsonResponse('The settings of this key.', SegmentSettings, { settings: ['Behind TLS', SETTINGS_EXAMPLE] }),
-    ...SETTINGS_FAILURES,
-  },
-};
-
-const RudderSettings = object('RudderSettings', 'What RudderStack’s browser SDK loads before it sends.', {
-  source: Type.Object({
-    id: text('The id of the key.'),
-    name: text('Always `Sluice`.'),
-    writeKey: text('The key, as it was given.'),
-    enabled: flag('Always true.'),
-    workspaceId: text('The id of the key.'),
-    config: Type.Object({}, { additionalProperties: true, description: 'Turns off reports about the SDK itself.' }),
-    connections: list(Type.Unknown(), 'Always empty.'),
-    destinations: list(Type.Unknown(), 'Always empty: Sluice is the only one.'),
-    dataplanes: Type.Object({}, { description: 'Always empty.' }),
-  }),
-});
-
-const RUDDER_SETTINGS: Operation = {
-  operationId: 'getRudderSettings',
-  tags: ['Events'],
-  summary: 'Get the settings that RudderStack’s browser SDK loads first',
-  description: 'RudderStack’s browser SDK loads this from its `configUrl`. It names a source without destinations.',
-  security: [{ writeKey: [] }],
-  parameters: [writeKeyParameter],
-  responses: {
-    200: jsonResponse('The settings of this key.', RudderSettings, {
-      settings: ['Always', rudderSettings('key_8sKd02mQx7Lp', EXAMPLE_KEY)],
-    }),
-    ...SETTINGS_FAILURES,
-  },
-};
+function operation(
+  operationId: string,
+  summary: string,
+  description: string,
+  parts: Pick<Operation, 'security' | 'parameters' | 'requestBody' | 'responses'>,
+): Operation {
+  return { operationId, tags: ['Events'], summary, description, ...parts };
+}
 
 export const SEGMENT_PATHS: Readonly<Record<string, PathItem>> = {
-  '/ingest/v1/batch': { post: BATCH },
-  '/ingest/v1/{type}': { post: MESSAGE_OF_TYPE },
-  '/ingest/v1/m': { post: SDK_METRICS },
-  '/ingest/v1/projects/{key}/settings': { get: SETTINGS },
-  '/ingest/sourceConfig/': { get: RUDDER_SETTINGS },
-  '/ingest/beacon/v1/batch': { post: BEACON },
+  '/ingest/v1/batch': {
+    post: operation(
+      'ingestSegmentBatch',
+      'Send a batch of messages of a Segment SDK',
+      `${KEY_AND_STATUS} Also at \`/ingest/v1/b\` and \`/ingest/v1/import\`.`,
+      { security: KEY, requestBody: BATCH_BODY, responses: MESSAGE_RESPONSES },
+    ),
+  },
+  '/ingest/v1/{type}': {
+    post: operation(
+      'ingestSegmentMessage',
+      'Send one message of a Segment SDK',
+      `${KEY_AND_STATUS} Browsers use the first letter of the type as well: \`/ingest/v1/t\`.`,
+      {
+        security: KEY,
+        parameters: [parameter('path', 'type', 'Which call it is.', { type: 'string', enum: [...MESSAGE_TYPES] })],
+        requestBody: MESSAGE_BODY,
+        responses: MESSAGE_RESPONSES,
+      },
+    ),
+  },
+  '/ingest/v1/m': {
+    post: operation(
+      'discardSegmentMetrics',
+      'Discard the metrics that an SDK sends about itself',
+      'Browser and mobile SDKs send counters here. They need no key and are not kept.',
+      {
+        security: [],
+        responses: {
+          200: jsonResponse('Received, and not kept.', SegmentDiscarded, { discarded: ['Always', { success: true }] }),
+        },
+      },
+    ),
+  },
+  '/ingest/v1/projects/{key}/settings': {
+    get: operation(
+      'getSegmentSettings',
+      'Get the settings that a Segment SDK loads first',
+      'Segment’s SDKs for browsers and apps load this before they send anything. It says where to send, and names no other destination.',
+      {
+        security: [],
+        parameters: [parameter('path', 'key', 'A publishable key. A secret key is not accepted here.')],
+        responses: settingsResponses(
+          'Behind TLS',
+          segmentSettings(EXAMPLE_KEY, { host: 'sluice.example.com', isPlainHttp: false }),
+        ),
+      },
+    ),
+  },
+  '/ingest/sourceConfig/': {
+    get: operation(
+      'getRudderSettings',
+      'Get the settings that RudderStack’s browser SDK loads first',
+      'RudderStack’s browser SDK loads this from its `configUrl`. It names a source without destinations.',
+      {
+        security: [{ writeKey: [] }],
+        parameters: [keyInQuery],
+        responses: settingsResponses('Always', rudderSettings('key_8sKd02mQx7Lp', EXAMPLE_KEY)),
+      },
+    ),
+  },
+  '/ingest/beacon/v1/batch': {
+    post: operation(
+      'ingestRudderBeacon',
+      'Send a batch of messages as RudderStack’s browser SDK does when a page closes',
+      'The same as `POST /ingest/v1/batch`, with the key in the address, because a beacon has no headers.',
+      { security: [], parameters: [keyInQuery], requestBody: BATCH_BODY, responses: MESSAGE_RESPONSES },
+    ),
+  },
 };

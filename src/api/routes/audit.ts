@@ -5,7 +5,6 @@
 
 import type { FastifyInstance } from 'fastify';
 import { AUDIT_KINDS } from '../../store.ts';
-import { ERASURE_AT, ERASURE_TRACE_ID, PROFILE_ID } from '../examples.ts';
 import { raw, rowJson } from '../responses.ts';
 import { cursor, limit, textParameter } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
@@ -18,18 +17,13 @@ const AuditEntry = object('AuditEntry', 'One unmerge, erasure, resubmit or retry
   kind: oneOf(AUDIT_KINDS, 'What was done.'),
   trace_id: uuid('The call that did it.'),
   at: time('When.'),
-  detail: Type.Unknown({ description: 'To what.' }),
+  detail: Type.Unknown({ description: 'To what, and `by` which key (`key_id`) or member (`member_id`).' }),
 });
 
 const AuditPage = object('AuditPage', 'Every unmerge, erasure, resubmit and retry.', {
   entries: list(AuditEntry, 'Newest first.'),
   next_cursor: nextCursor,
 });
-
-const AUDIT_PAGE = {
-  entries: [{ kind: 'erase', trace_id: ERASURE_TRACE_ID, at: ERASURE_AT, detail: { profile_id: PROFILE_ID } }],
-  next_cursor: null,
-};
 
 export function registerAuditRoutes(app: FastifyInstance, parts: ApiParts): void {
   tenantRoute(app, parts, 'GET /audit', {
@@ -41,7 +35,7 @@ export function registerAuditRoutes(app: FastifyInstance, parts: ApiParts): void
       limit,
       cursor,
     },
-    response: { description: 'Audit entries.', body: AuditPage, examples: { audit: ['One erasure', AUDIT_PAGE] } },
+    response: { description: 'Audit entries.', body: AuditPage },
     handler: async ({ store, tenantId, parameters: { trace_id: traceId, limit, cursor } }) => {
       const { rows, nextCursor } = await store.audit(tenantId, { traceId, limit, cursor });
       const entries = rows.map((row) => rowJson(AuditEntry, { ...row, detail: raw(row.detail) }));

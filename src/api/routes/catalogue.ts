@@ -10,7 +10,6 @@ import { MASK, personalNames } from '../../plans/personal.ts';
 import { eventOf, type Plan, type PlannedProperties, readStored } from '../../plans/plan.ts';
 import type { PlanStore } from '../../plans.ts';
 import type { CatalogueDetails, CatalogueEntry } from '../../store.ts';
-import { AT, KEY_ID } from '../examples.ts';
 import { textParameter } from '../parameters.ts';
 import { rowJson } from '../responses.ts';
 import type { ApiParts } from '../parts.ts';
@@ -89,24 +88,6 @@ const nameInQuery = textParameter(
   LIMITS.eventNameCharactersMax,
 );
 
-const EXAMPLE_SEEN = {
-  ...{ count: 1204, examined: 1204, is_sampled: false, first_seen: '2026-10-01T08:00:00.000Z', last_seen: AT },
-  ...{ key_ids: [KEY_ID], property_count: 2 },
-  changes: [{ change: 'new_property', property: 'coupon', type: null, at: '2026-11-13T16:20:00.000Z' }],
-};
-const EXAMPLE_PROPERTIES = [
-  {
-    ...{ name: 'currency', share: 1, examples: ['EUR', 'USD'], is_personal: false },
-    types: [{ type: 'string', share: 1, first_seen: '2026-10-01T08:00:00.000Z' }],
-    ...{ first_seen: '2026-10-01T08:00:00.000Z', last_seen: AT },
-  },
-  {
-    ...{ name: 'coupon', share: 0.02, examples: ['SPRING'], is_personal: false },
-    types: [{ type: 'string', share: 1, first_seen: '2026-11-13T16:20:00.000Z' }],
-    ...{ first_seen: '2026-11-13T16:20:00.000Z', last_seen: AT },
-  },
-];
-
 export function registerCatalogueRoutes(app: FastifyInstance, parts: ApiParts): void {
   const { plans } = parts.keyStore;
 
@@ -115,19 +96,7 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: ApiParts): 
     summary: 'The catalogue of events',
     description:
       'The event names that are received, with counts, times, keys and recent changes, and what users set on people. A few seconds behind the events. See docs/catalogue.md.',
-    response: {
-      description: 'The catalogue.',
-      body: Catalogue,
-      examples: {
-        catalogue: [
-          'One event',
-          {
-            events: [{ event_name: 'order_completed', ...EXAMPLE_SEEN }],
-            ...{ other_events: 0, user_properties: null, profile_fields: null },
-          },
-        ],
-      },
-    },
+    response: { description: 'The catalogue.', body: Catalogue },
     handler: async ({ store, tenantId }) => {
       const plan = await newestPlan(plans, tenantId);
       const { events, otherEvents, userProperties, profileFields } = await store.catalogue(tenantId);
@@ -147,19 +116,7 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: ApiParts): 
     description: 'The properties of the events of one name: types, shares, examples, first and last seen.',
     params: { event_name: text('The event name, percent-encoded.') },
     query: { event_name: nameInQuery },
-    response: {
-      description: 'The event.',
-      body: CatalogueEventDetails,
-      examples: {
-        event: [
-          'An event',
-          {
-            ...{ event_name: 'order_completed', ...EXAMPLE_SEEN },
-            ...{ properties: EXAMPLE_PROPERTIES, other_properties: 0 },
-          },
-        ],
-      },
-    },
+    response: { description: 'The event.', body: CatalogueEventDetails },
     handler: async ({ store, tenantId, id, parameters }) => {
       const eventName = parameters.event_name ?? id;
       const plan = await newestPlan(plans, tenantId);

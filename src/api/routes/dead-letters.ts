@@ -7,7 +7,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { DeadLetter } from '../../store.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
-import { AT, KEY_ID, PROCESSED_AT, TRACE_ID } from '../examples.ts';
 import {
   cursor,
   limit,
@@ -20,9 +19,21 @@ import {
 } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, RefusedError, rowJson } from '../responses.ts';
-import { count, flag, list, nextCursor, object, requestBody, text, time, Type, userIndex, uuid } from '../schema.ts';
+import {
+  count,
+  filterObject,
+  flag,
+  list,
+  nextCursor,
+  object,
+  requestBody,
+  text,
+  time,
+  userIndex,
+  uuid,
+} from '../schema.ts';
 import { tenantRoute } from '../route-kinds.ts';
-import { filterTimes, jobJson, jobResponse } from './jobs.ts';
+import { jobJson, jobResponse } from './jobs.ts';
 
 const CAUSE_CHARACTERS_MAX = 1_000;
 const BODY_BYTES_MAX = 65_536;
@@ -54,27 +65,9 @@ const DeadLetterPage = object('DeadLetterPage', 'Requests that could not be proc
 const RetryRequest = requestBody(
   'RetryRequest',
   'Which dead letters to process again.',
-  {
-    filter: Type.Object(
-      { cause: Type.Optional(text('Only those whose cause begins with this text.')), ...filterTimes },
-      { description: 'Which dead letters; `{}` for all.', additionalProperties: false },
-    ),
-  },
+  { filter: filterObject(FILTER, 'Which dead letters; `{}` for all.') },
   { retry: ['All of one cause', { filter: { cause: 'TypeError: ' } }] },
 );
-
-const DEAD_LETTER = {
-  id: rejectionId(TRACE_ID, 0),
-  trace_id: TRACE_ID,
-  userIndex: 0,
-  received_at: AT,
-  failed_at: PROCESSED_AT,
-  cause: 'TypeError: a bug of this version',
-  users: 1,
-  events: 2,
-  key_id: KEY_ID,
-  can_retry: true,
-};
 
 export function registerDeadLetterRoutes(app: FastifyInstance, parts: ApiParts): void {
   tenantRoute(app, parts, 'GET /dead-letters', {
@@ -83,11 +76,7 @@ export function registerDeadLetterRoutes(app: FastifyInstance, parts: ApiParts):
     description:
       'Requests that were accepted with a 202 and that the processor could not process: a bug. They are kept, with their cause, and counted in `GET /ledger`.',
     query: { ...FILTER, limit, cursor },
-    response: {
-      description: 'Dead letters.',
-      body: DeadLetterPage,
-      examples: { dead_letters: ['One dead letter', { dead_letters: [DEAD_LETTER], next_cursor: null }] },
-    },
+    response: { description: 'Dead letters.', body: DeadLetterPage },
     handler: async ({ store, tenantId, parameters }) => {
       refuseEmptyRange(parameters.from, parameters.to);
       const { rows, nextCursor } = await store.listDeadLetters(tenantId, parameters);

@@ -139,22 +139,6 @@ export const EVENT_PAGE_EXAMPLES = {
   ],
 } as const;
 
-const COUNTS = {
-  buckets: [
-    {
-      start: '2026-11-14T09:00:00.000Z',
-      event_name: 'order_completed',
-      events: 3,
-      revenue: [
-        { currency: 'EUR', events: 2, revenue: 79.8 },
-        { currency: 'USD', events: 1, revenue: 25 },
-      ],
-    },
-    { start: '2026-11-14T09:00:00.000Z', event_name: 'page_viewed', events: 2, revenue: [] },
-    { start: '2026-11-14T09:00:00.000Z', event_name: 'signed_in', events: 1, revenue: [] },
-  ],
-};
-
 export function registerEventRoutes(app: FastifyInstance, parts: ApiParts): void {
   const { plans } = parts.keyStore;
   tenantRoute(app, parts, 'GET /events', {
@@ -177,7 +161,7 @@ export function registerEventRoutes(app: FastifyInstance, parts: ApiParts): void
     description:
       'Number of events and sums of revenue by minute, hour or day (UTC) of event time (`timestamp`). A bucket that overlaps the range is returned complete: for exact counts, use bucket starts as `from` and `to`. Revenue is summed per currency, never across currencies. At most 10,000 buckets.',
     query: COUNT_PARAMETERS,
-    response: { description: 'Buckets.', body: Counts, examples: { counts: ['By event name', COUNTS] } },
+    response: { description: 'Buckets.', body: Counts },
     handler: countEvents,
   });
 }

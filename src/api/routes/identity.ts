@@ -186,7 +186,7 @@ export function registerIdentityRoutes(app: FastifyInstance, parts: ApiParts): v
       examples: {
         unmerged: [
           'Undone',
-          { trace_id: examples.ERASURE_TRACE_ID, undone: 1, profile_ids: [examples.PROFILE_ID, examples.MERGED_ID] },
+          { trace_id: examples.UNMERGE_TRACE_ID, undone: 1, profile_ids: [examples.PROFILE_ID, examples.MERGED_ID] },
         ],
       },
     },

@@ -43,7 +43,7 @@ export const Job = object('Job', 'Work on many rejected users or dead letters.',
 
 const JobPage = object('JobPage', 'Jobs.', { jobs: list(Job, 'Newest first.'), next_cursor: nextCursor });
 
-export const JOB = exampleOf(Job, {
+const JOB = exampleOf(Job, {
   id: RESUBMIT_TRACE_ID,
   kind: 'resubmit',
   status: 'done',
@@ -72,11 +72,7 @@ export function registerJobRoutes(app: FastifyInstance, parts: ApiParts): void {
     summary: 'Jobs',
     description: 'Resubmits of rejected users and retries of dead letters, with their progress.',
     query: { limit, cursor },
-    response: {
-      description: 'Jobs.',
-      body: JobPage,
-      examples: { jobs: ['A job that is done', { jobs: [JOB], next_cursor: null }] },
-    },
+    response: { description: 'Jobs.', body: JobPage },
     handler: async ({ store, tenantId, parameters }) => {
       const { rows, nextCursor } = await store.jobs(tenantId, parameters);
       return { jobs: rows.map(jobJson), next_cursor: nextCursor };
@@ -105,7 +101,7 @@ export function registerJobRoutes(app: FastifyInstance, parts: ApiParts): void {
       summary: act === 'stop' ? 'Stop a job' : 'Resume a job',
       description: `${words} A job that is done stays as it is.`,
       params,
-      response: { description: 'The job.', body: Job, examples: { job: ['A job that was done already', JOB] } },
+      response: { description: 'The job.', body: Job },
       handler: async ({ store, tenantId, id }) => jobJsonIfAny(await store.setJobStatus(tenantId, id, status)),
     });
   }
@@ -141,15 +137,4 @@ export const jobResponse = {
   status: 202,
   description: 'The job. It runs in the background: `GET /jobs/{id}` shows its progress.',
   body: Job,
-  examples: {
-    job: [
-      'A job',
-      { ...JOB, status: 'running', finished_at: null, resubmitted: 0, still_rejected: 0, left: 2, problems: [] },
-    ],
-  },
 } as const;
-
-export const filterTimes = {
-  from: Type.Optional(text('Only what was received at or after this time. ISO 8601.')),
-  to: Type.Optional(text('Only what was received before this time. ISO 8601. Default: now.')),
-};

@@ -9,7 +9,6 @@ import type { FastifyInstance } from 'fastify';
 import { HOUR_MS } from '../../model.ts';
 import type { LedgerSums } from '../../store.ts';
 import { NO_SUMS } from '../../views/received-sums.ts';
-import { exampleOf } from '../examples.ts';
 import { refuseEmptyRange, timeParameter } from '../parameters.ts';
 import { rowJson } from '../responses.ts';
 import type { ApiParts } from '../parts.ts';
@@ -60,15 +59,6 @@ const Ledger = object('Ledger', 'Every event is accounted for.', {
   ),
 });
 
-const USERS = exampleOf(LedgerSums, { received: 3, stored: 3 });
-const EVENTS = exampleOf(LedgerSums, { received: 4, stored: 4 });
-const HOUR = { hour: '2026-11-14T09:00:00.000Z', users: USERS, events: EVENTS, users_rejected: 1 };
-const LEDGER = exampleOf(Ledger, {
-  balanced: true,
-  hours: [exampleOf(LedgerHour, HOUR)],
-  totals: { users: USERS, events: EVENTS, dropped_by_clients: 0 },
-});
-
 export function registerLedgerRoutes(app: FastifyInstance, parts: ApiParts): void {
   tenantRoute(app, parts, 'GET /ledger', {
     operationId: 'getLedger',
@@ -79,7 +69,7 @@ export function registerLedgerRoutes(app: FastifyInstance, parts: ApiParts): voi
       from: timeParameter('Only hours from this time on. ISO 8601. Default: 7 days before `to`, or before now.'),
       to: timeParameter('Only hours that begin before this time. ISO 8601.'),
     },
-    response: { description: 'The ledger.', body: Ledger, examples: { ledger: ['A balanced ledger', LEDGER] } },
+    response: { description: 'The ledger.', body: Ledger },
     handler: async ({ store, tenantId, parameters, now }) => {
       refuseEmptyRange(parameters.from, parameters.to);
       // Not limited to the current time: a clock that was set back must not hide the hours ahead of it.

@@ -8,7 +8,6 @@ import type { FastifyInstance } from 'fastify';
 import { tenantPartsOf } from '../../model.ts';
 import { describeMistakes, modesOf, PLAN_LIMITS, PLAN_MODES, parsePlan, UNPLANNED_MODES } from '../../plans/plan.ts';
 import { PLAN_VERSIONS_MAX } from '../../plans.ts';
-import { AT, TRACE_ID } from '../examples.ts';
 import { optionalParameter } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, raw, RefusedError, rowJson } from '../responses.ts';
@@ -114,7 +113,6 @@ const PlanViolations = object('PlanViolations', 'How events violate the plan.', 
 
 const NO_PLAN = { version: 0, created_at: null, created_by: null };
 const EMPTY_PLAN = '{"unplanned_events":"allow","events":{}}';
-const EXAMPLE_VERSION = { version: 3, created_at: AT, created_by: 'key_4fGh7Kq2LmNp' };
 const WHOLE_NUMBER = /^\d{1,9}$/;
 
 const version = optionalParameter(
@@ -134,11 +132,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: ApiParts): void 
     summary: 'The tracking plan',
     description: 'The newest version of the plan, or an older one. Without a plan, `version` is 0. See docs/plans.md.',
     query: { version },
-    response: {
-      description: 'The plan.',
-      body: CurrentPlan,
-      examples: { plan: ['A plan', { ...EXAMPLE_VERSION, plan: { unplanned_events: 'allow', events: {} } }] },
-    },
+    response: { description: 'The plan.', body: CurrentPlan },
     errors: [404],
     handler: async ({ tenantId, parameters }) => {
       const found = await plans.find(tenantPartsOf(tenantId), parameters.version ?? undefined);
@@ -154,11 +148,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: ApiParts): void 
     description:
       'Pushes a new version of the plan; servers use it within 2 seconds. 400 lists each error with its path. With `version`, 409 if another version was pushed in the meantime.',
     body: PlanBody,
-    response: {
-      description: 'The plan was pushed.',
-      body: PushedPlan,
-      examples: { pushed: ['A new version', { ...EXAMPLE_VERSION, is_new: true }] },
-    },
+    response: { description: 'The plan was pushed.', body: PushedPlan },
     errors: [409],
     handler: async ({ tenantId, body, by }) => {
       const reading = parsePlan(typeof body === 'string' ? body : 'null');
@@ -188,11 +178,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: ApiParts): void 
     operationId: 'listPlanVersions',
     summary: 'Versions of the tracking plan',
     description: `What was pushed when, and by whom. The last ${PLAN_VERSIONS_MAX} versions are kept.`,
-    response: {
-      description: 'The versions.',
-      body: PlanVersions,
-      examples: { versions: ['One version', { versions: [{ ...EXAMPLE_VERSION, enforces: true, warns: false }] }] },
-    },
+    response: { description: 'The versions.', body: PlanVersions },
     handler: async ({ tenantId }) => rowJson(PlanVersions, { versions: await plans.versions(tenantPartsOf(tenantId)) }),
   });
 
@@ -202,29 +188,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: ApiParts): void 
     description:
       'Violations of the plan by stored events, in mode `warn`, with counts. Kept until 30 days after it last occurred. Users that violate what is enforced are rejected: see `GET /rejections`.',
     query: { version: { ...version, description: 'Only violations of this version. Default: all.' } },
-    response: {
-      description: 'The violations.',
-      body: PlanViolations,
-      examples: {
-        violations: [
-          'A text where a number is expected',
-          {
-            violations: [
-              {
-                version: 3,
-                event_name: 'order_placed',
-                path: 'items[].price',
-                message: 'must be a number',
-                count: 214,
-                first_at: AT,
-                last_at: AT,
-                trace_id: TRACE_ID,
-              },
-            ],
-          },
-        ],
-      },
-    },
+    response: { description: 'The violations.', body: PlanViolations },
     handler: async ({ tenantId, store, parameters }) =>
       rowJson(PlanViolations, { violations: await store.planViolations(tenantId, parameters.version) }),
   });

@@ -11,7 +11,7 @@ import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../../model.ts';
 import { personalDataIn } from '../../plans/personal.ts';
 import { UnusablePlanError } from '../../plans/unusable-plan.ts';
 import { type FoundPerson, MATCHED_BY, type PeopleQuery } from '../../store.ts';
-import { ERASURE_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
+import { ANON_AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID } from '../examples.ts';
 import { choiceParameter, cursor, limit, textParameter } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, type TimeText, timeText } from '../responses.ts';
@@ -92,8 +92,6 @@ const ERASE_WAIT_MS = 10_000;
 const BEHIND_WARNING =
   'requests received before are still waiting to be processed: what they send with these identifiers is not stored, but what they send with other identifiers of this person may be. Look those up when GET /ledger shows nothing pending';
 
-const PERSONAL = { profile_fields: ['city'], user_properties: [], events: { order_placed: ['card_holder'] } };
-
 export const PROFILE_PARAMS: Readonly<Record<string, TSchema>> = {
   id: uuid('Id of a profile. The id of a merged profile finds the surviving one.'),
 };
@@ -145,23 +143,10 @@ const PROFILE = {
   event_count: 4,
 };
 
-const PROFILE_WITH_PROVENANCE = {
-  ...PROFILE,
-  profile_fields: { city: 'Lisbon' },
-  user_properties: { plan: 'pro' },
-  provenance: {
-    profile_fields: { city: { value: 'Lisbon', trace_id: TRACE_ID, received_at: AT } },
-    user_properties: { plan: { value: 'pro', trace_id: TRACE_ID, received_at: AT } },
-  },
-};
-
 const PROFILE_RESPONSE = {
   description: 'The profile.',
   body: Profile,
-  examples: {
-    profile: ['A profile', PROFILE],
-    provenance: ['With provenance=1, shortened', PROFILE_WITH_PROVENANCE],
-  },
+  examples: { profile: ['A profile', PROFILE] },
 } as const;
 
 export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): void {
@@ -182,16 +167,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
     description:
       'People by the beginning of any identifier or of a name, by a property, or all of them. People whose complete identifier or id matches come first. The others follow, most recently created profile first: for these the server scans people for up to half a second per call. If it did not reach everyone, `is_partial` is true, and `next_cursor` continues the scan. Over all pages, no match is missing.',
     query: SEARCH_PARAMETERS,
-    response: {
-      description: 'The people that were found.',
-      body: ProfileMatches,
-      examples: {
-        matches: [
-          'One profile',
-          { profiles: [{ matched: ['email', 'name'], profile: PROFILE }], next_cursor: null, is_partial: false },
-        ],
-      },
-    },
+    response: { description: 'The people that were found.', body: ProfileMatches },
     handler: async ({ store, tenantId, parameters }) => {
       const query = await queryOf(parameters, parts.matchOptions);
       const { rows, nextCursor, isPartial } = await store.searchPeople(tenantId, query);
@@ -210,11 +186,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
     summary: 'Count people',
     description:
       'How many profiles there are now. Merged profiles count as one, erased ones not at all, and a profile stays when its events expire. Requests that are still being processed are not included.',
-    response: {
-      description: 'The number of profiles.',
-      body: ProfileCount,
-      examples: { count: ['Three people', { profiles: 3 }] },
-    },
+    response: { description: 'The number of profiles.', body: ProfileCount },
     handler: async ({ store, tenantId }) => ({ profiles: await store.profileCount(tenantId) }),
   });
 
@@ -237,12 +209,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
     description:
       'Erases the profile, its identifiers and its events. This cannot be undone. If the tracking plan marks personal data, `personal` lists what was removed. What was received before is processed first; if that takes more than 10 s, the response has a `warning`. Data received before the erasure does not bring the person back; data received later starts a new profile. The audit log records the erasure, without personal data.',
     params: PROFILE_PARAMS,
-    response: {
-      status: 202,
-      description: 'Erased.',
-      body: Erased,
-      examples: { erased: ['Erased', { trace_id: ERASURE_TRACE_ID, personal: PERSONAL }] },
-    },
+    response: { status: 202, description: 'Erased.', body: Erased },
     handler: async ({ store, tenantId, id, traceId, now, by }) => {
       const personal = personalDataIn(await newestPlan(parts.keyStore.plans, tenantId).catch(noneIfUnusable));
       // What is still waiting may link more identifiers to this person, with data that has to go as well. A log that cannot

@@ -25,14 +25,6 @@ const Receipts = object('Receipts', 'What was received, by minute.', {
   minutes: list(ReceiptMinute, 'Oldest first. Minutes without requests are left out.'),
 });
 
-const RECEIPTS = {
-  minutes: [
-    { start: '2026-11-14T09:25:00.000Z', users_accepted: 1, users_rejected: 0, events_accepted: 1 },
-    { start: '2026-11-14T09:30:00.000Z', users_accepted: 1, users_rejected: 1, events_accepted: 2 },
-    { start: '2026-11-14T09:31:00.000Z', users_accepted: 1, users_rejected: 0, events_accepted: 1 },
-  ],
-};
-
 export function registerReceiptRoutes(app: FastifyInstance, parts: ApiParts): void {
   tenantRoute(app, parts, 'GET /receipts', {
     operationId: 'listReceipts',
@@ -43,7 +35,7 @@ export function registerReceiptRoutes(app: FastifyInstance, parts: ApiParts): vo
       from: timeParameter('Only minutes from this time on. ISO 8601. Default: 60 minutes before `to`.'),
       to: timeParameter('Only minutes that begin before this time. ISO 8601. Default: now.'),
     },
-    response: { description: 'Minutes.', body: Receipts, examples: { receipts: ['Three minutes', RECEIPTS] } },
+    response: { description: 'Minutes.', body: Receipts },
     handler: async ({ store, tenantId, parameters, now }) => {
       // What was received at this very moment belongs to it.
       const to = parameters.to ?? now + 1;

@@ -128,20 +128,7 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: ApiParts): 
     description:
       'The reasons of `GET /rejections`, with how many users each has and the newest of them. At most 100, the most frequent first. Counts those that are kept; `GET /receipts` and `GET /ledger` count all.',
     query: { from, to },
-    response: {
-      description: 'Reasons.',
-      body: RejectionReasons,
-      examples: {
-        reasons: [
-          'One reason',
-          {
-            reasons: [
-              { reason: NO_IDENTIFIER, users: 1, resubmitted: 0, last_at: AT, trace_id: TRACE_ID, userIndex: 1 },
-            ],
-          },
-        ],
-      },
-    },
+    response: { description: 'Reasons.', body: RejectionReasons },
     handler: async ({ store, tenantId, parameters: { from, to } }) => {
       refuseEmptyRange(from, to);
       return rowJson(RejectionReasons, { reasons: await store.rejectionReasons(tenantId, { from, to }) });

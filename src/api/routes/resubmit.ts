@@ -26,14 +26,26 @@ import {
 import { changesBetween, type Patch, parsePatch, sharedIdentifiers } from '../../resubmit/patch.ts';
 import type { PredictedUser as PredictedUserData, RejectionFilter, Store, StoredRejection } from '../../store.ts';
 import { rejectionId, withoutIndexes } from '../../views/kept-rejections.ts';
-import { exampleOf, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
-import { PREDICTED_EXAMPLE, PredictedUser, predictedUserJson } from '../ingest-operation.ts';
+import { NO_IDENTIFIER, PARTLY_VALID_REQUEST } from '../examples.ts';
+import { PredictedUser, predictedUserJson } from '../ingest-operation.ts';
 import { membersOf, parseBody, readFilter, refuseEmptyRange } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, type JsonOf, raw, RefusedError } from '../responses.ts';
-import { count, flag, list, nextCursor, object, oneOf, orNull, requestBody, text, Type } from '../schema.ts';
+import {
+  count,
+  filterObject,
+  flag,
+  list,
+  nextCursor,
+  object,
+  oneOf,
+  orNull,
+  requestBody,
+  text,
+  Type,
+} from '../schema.ts';
 import { tenantRoute } from '../route-kinds.ts';
-import { filterTimes, JOB, Job, jobJson, jobResponse } from './jobs.ts';
+import { Job, jobJson, jobResponse } from './jobs.ts';
 import { REJECTION_FILTER } from './rejections.ts';
 
 /** A user that is kept whole has at most 16,384 characters; one that was cut may have been much larger. */
@@ -69,15 +81,7 @@ const ResubmitRequest = requestBody(
   'ResubmitRequest',
   'Which rejected users to fix, and how.',
   {
-    filter: Type.Object(
-      {
-        reason: Type.Optional(text('Only users rejected for this reason: a `message`, with or without its indexes.')),
-        event_name: Type.Optional(text('Only users with an event of this name.')),
-        key_id: Type.Optional(text('Only users of requests with this API key.')),
-        ...filterTimes,
-      },
-      { description: 'Which rejected users; `{}` for all.', additionalProperties: false },
-    ),
+    filter: filterObject(REJECTION_FILTER, 'Which rejected users, of those received until now; `{}` for all.'),
     patch: list(
       Type.Unknown({ description: 'An operation: `op`, `path`, `value`, `from`.' }),
       'A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` converts a number or a boolean to a string.',
@@ -130,24 +134,6 @@ export const ResubmitPreview = object('ResubmitPreview', 'What would happen to r
   next_cursor: nextCursor,
 });
 
-const PREVIEW_EXAMPLE = exampleOf(ResubmitPreview, {
-  matched: 1,
-  checked: 1,
-  valid: 1,
-  effects: exampleOf(Effects, { users: 1, property_changes: 1, events: 2 }),
-  users: [
-    exampleOf(CheckedUser, {
-      id: rejectionId(TRACE_ID, 1),
-      status: 'valid',
-      user: {
-        identifiers: { first_name: 'Sam', anon_id: 'unknown-visitor' },
-        events: PARTLY_VALID_REQUEST.users[1]?.events,
-      },
-      prediction: { ...PREDICTED_EXAMPLE, userIndex: 1 },
-    }),
-  ],
-});
-
 const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it would do.', {
   job: orNull(Job, 'Null for a dry run.'),
   preview: orNull(ResubmitPreview, 'Null unless it is a dry run.'),
@@ -194,14 +180,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ApiParts): v
     description:
       'Applies one JSON Patch to each rejected user that matches and was not resubmitted yet, and stores those that are then valid. With `dry_run` nothing is stored, and the response shows what would happen to the newest 1,000: why they would still be rejected, or what would happen to profiles; `next_cursor` continues. Without it the response has a job, which runs in the background: `GET /jobs/{id}`. 404 if no user matches.',
     body: ResubmitRequest,
-    response: {
-      description: 'The job, or what it would do.',
-      body: Resubmitted,
-      examples: {
-        preview: ['A dry run', { job: null, preview: PREVIEW_EXAMPLE }],
-        job: ['A job', { job: { ...JOB, status: 'running', finished_at: null }, preview: null }],
-      },
-    },
+    response: { description: 'The job, or what it would do.', body: Resubmitted },
     errors: [404],
     handler: async ({ store, tenantId, body, traceId, now, by }) => {
       const members = membersOf(parseBody(body), ['filter', 'patch', 'dry_run', 'cursor']);

@@ -79,7 +79,7 @@ const Trace = object('Trace', 'What happened to a request.', {
   users: list(TracedUser, 'What happened to each user.'),
 });
 
-const EXAMPLE = {
+const TRACE = exampleOf(Trace, {
   trace_id: TRACE_ID,
   status: 'processed',
   received_at: AT,
@@ -87,10 +87,6 @@ const EXAMPLE = {
   users_accepted: 1,
   users_rejected: 1,
   key_id: KEY_ID,
-};
-const TRACE_PAGE = { traces: [exampleOf(TraceSummary, { ...EXAMPLE, events: 2 })], next_cursor: null };
-const TRACE = exampleOf(Trace, {
-  ...EXAMPLE,
   format: 'sluice',
   users: [
     exampleOf(TracedUser, { status: 'accepted', profile_id: PROFILE_ID, events: 2 }),
@@ -109,11 +105,7 @@ export function registerTraceRoutes(app: FastifyInstance, parts: ApiParts): void
       limit,
       cursor,
     },
-    response: {
-      description: 'Requests.',
-      body: TracePage,
-      examples: { traces: ['A processed request', TRACE_PAGE] },
-    },
+    response: { description: 'Requests.', body: TracePage },
     handler: async ({ store, tenantId, parameters }) => {
       const { rows, nextCursor } = await store.traces(tenantId, parameters);
       return rowJson(TracePage, { traces: rows, nextCursor });
