@@ -8,12 +8,7 @@ import type { HashOfKey } from '../../../src/views/keyed-hash.ts';
 import type { Entry } from '../../../src/backends/embedded/sorted-runs/entries.ts';
 import { BufferedRuns } from '../../../src/backends/embedded/sorted-runs/sorted-runs.ts';
 import { StoredRuns } from '../../../src/backends/embedded/sorted-runs/stored-runs.ts';
-import {
-  findOwner,
-  hashesOf,
-  MATCH_KEYS,
-  runKeyOf,
-} from '../../../src/backends/embedded/store/match-keys.ts';
+import { findOwner, hashesOf, MATCH_KEYS, runKeyOf } from '../../../src/backends/embedded/store/match-keys.ts';
 import { openStoreFile } from '../../../src/backends/embedded/store/schema.ts';
 import { openSqliteStore } from '../../../src/backends/embedded/store/store.ts';
 import { openSqliteStoreWriter } from '../../../src/backends/embedded/store/writer.ts';
