@@ -11,11 +11,11 @@
 import { randomFillSync } from 'node:crypto';
 import type { DatabaseSync } from 'node:sqlite';
 import { EventTables } from '../src/backends/embedded/store/event-tables.ts';
-import { hashesOf, keySetHashOf } from '../src/backends/embedded/store/match-keys.ts';
+import { hashesOf } from '../src/backends/embedded/store/match-keys.ts';
 import { openStoreFile } from '../src/backends/embedded/store/schema.ts';
 import { TABLE_EVENTS } from '../src/backends/embedded/store/writer.ts';
-import { HOUR_MS, IDENTIFIER_TYPES, MINUTE_MS } from '../src/model.ts';
-import { type HashOfKey, identityFingerprint } from '../src/views/keyed-hash.ts';
+import { HOUR_MS, MINUTE_MS } from '../src/model.ts';
+import type { HashOfKey } from '../src/views/keyed-hash.ts';
 import { identifiersOf, peopleOf, type Population, USERS_PER_REQUEST } from './people-generator.ts';
 import { mulberry32, userOf } from './requests.ts';
 
@@ -70,11 +70,9 @@ interface Material {
 interface HashedKeys {
   readonly hashes: Float64Array;
   readonly rests: Float64Array;
-  /** By person. */
-  readonly keySetHashes: Float64Array;
 }
 
-/** Places in IDENTIFIER_TYPES, in the order of `Material.identifiers`. */
+/** Indexes in IDENTIFIER_TYPES, in the order of `Material.identifiers`. */
 const KEY_TYPES = [0, 1, 3] as const;
 
 interface Bucket {
@@ -214,15 +212,10 @@ class Loop {
     const id = idOf(nodeIds, node - 1);
     this.statements.insertNode.run(node, TENANT, id, at, traceId, 0, events, at, at, known, at, NAMES);
     const texts = identifiers[person] ?? ['', '', ''];
-    const { hashes, rests, keySetHashes } = this.keys;
+    const { hashes, rests } = this.keys;
     for (let n = 0; n < KEY_TYPES.length; n += 1) {
       const at = person * KEY_TYPES.length + n;
-      this.statements.insertKey.run(
-        hashes[at] ?? 0,
-        rests[at] ?? 0,
-        node,
-        n === 0 ? (keySetHashes[person] ?? 0) : null,
-      );
+      this.statements.insertKey.run(hashes[at] ?? 0, rests[at] ?? 0, node);
       this.statements.insertIdentifier.run(TENANT, KEY_TYPES[n] ?? 0, texts[n] ?? '', node, null, null, null, null);
     }
   }
@@ -277,7 +270,7 @@ function prepare(database: DatabaseSync) {
     updateNode: database.prepare(
       'UPDATE plain_nodes SET events = ?, first_seen = ?, last_seen = ?, known = ?, written_at = ? WHERE no = ?',
     ),
-    insertKey: database.prepare('INSERT INTO plain_match_keys VALUES (?, ?, ?, ?)'),
+    insertKey: database.prepare('INSERT INTO plain_match_keys VALUES (?, ?, ?)'),
     insertIdentifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
     addToCounts: database.prepare(
       `INSERT INTO counts VALUES (?, ?, ?, ?, ?, 0, ?, ?)
@@ -323,7 +316,6 @@ function hashedKeys({ identifiers }: Material, tenant: number, hashOf: HashOfKey
   const keys = {
     hashes: new Float64Array(length),
     rests: new Float64Array(length),
-    keySetHashes: new Float64Array(identifiers.length),
   };
   for (const [person, texts] of identifiers.entries()) {
     for (const [n, type] of KEY_TYPES.entries()) {
@@ -331,8 +323,6 @@ function hashedKeys({ identifiers }: Material, tenant: number, hashOf: HashOfKey
       keys.hashes[person * KEY_TYPES.length + n] = hash;
       keys.rests[person * KEY_TYPES.length + n] = rest;
     }
-    const together = KEY_TYPES.map((type, n) => ({ type: IDENTIFIER_TYPES[type], value: texts[n] ?? '' }));
-    keys.keySetHashes[person] = keySetHashOf(identityFingerprint(hashOf, tenant, together));
   }
   return keys;
 }
@@ -379,7 +369,7 @@ database.exec(`
     events INTEGER, first_seen INTEGER, last_seen INTEGER, known TEXT, written_at INTEGER, shape_hash INTEGER
   ) STRICT;
   CREATE UNIQUE INDEX plain_nodes_by_id ON plain_nodes (id);
-  CREATE TABLE plain_match_keys (hash INTEGER, rest INTEGER, node INTEGER, keySetHash INTEGER, PRIMARY KEY (hash, rest))
+  CREATE TABLE plain_match_keys (hash INTEGER, rest INTEGER, node INTEGER, PRIMARY KEY (hash, rest))
     STRICT, WITHOUT ROWID`);
 const keys = hashedKeys(material, TENANT, hashesOf(database));
 const cpuBefore = process.cpuUsage();

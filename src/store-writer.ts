@@ -55,7 +55,7 @@ export interface LookupRequest {
   /** In order. */
   readonly users: readonly PersonKeys[];
   readonly idempotencyKeys: readonly { readonly key: string; readonly bodyHash: string }[];
-  /** Event ids of all users and events in order; duplicates are kept. */
+  /** Of all users and events. */
   readonly eventIds: readonly string[];
   /** The oldest time of receipt: `erasedAt` is looked up only if something was erased then or later. */
   readonly receivedAtMin: number;
@@ -69,12 +69,9 @@ export interface KeyUse {
   readonly bodyHash: string;
 }
 
-/** By the index of an event id in the lookup request. */
-export interface EventIdUses {
-  /** The index where the same id is first in the lookup request. */
-  readonly firstIndexes: Int32Array;
-  /** When the id was last used before this batch; NaN if never. */
-  readonly usedAt: Float64Array;
+export interface EventIdUse {
+  readonly id: string;
+  readonly receivedAt: number;
 }
 
 export interface LookupResult {
@@ -88,7 +85,8 @@ export interface LookupResult {
    * an Idempotency-Key and body of the lookup request.
    */
   openRejections(traceId: string): ReadonlySet<number>;
-  readonly eventIds: EventIdUses;
+  /** When the id was last used before this batch. Only for ids in the lookup request. */
+  lastUseOfEventId(id: string): number | undefined;
   /** When anything was last erased; 0 for never. Records received later need no check. */
   readonly lastErasedAt: number;
   /** When a match key was erased (rule 17); undefined for one that was not, or only before `receivedAtMin`. */
@@ -197,11 +195,8 @@ export interface TenantBatch {
   readonly newestKeyUses: readonly (KeyUse & { readonly key: string })[];
   /** Older uses to remember, in order; a later one of the same key and body replaces the one before. */
   readonly olderKeyUses: readonly (KeyUse & { readonly key: string })[];
-  /**
-   * Uses to remember, in order, by their index in the lookup request; a later one of the same index replaces an expired
-   * one.
-   */
-  readonly eventIds: readonly { readonly index: number; readonly receivedAt: number }[];
+  /** Uses to remember, in order; a later one of the same id replaces an expired one. */
+  readonly eventIds: readonly EventIdUse[];
   /** To be marked, after the rejections of these records are stored; one that is marked already is a conflict. */
   readonly acceptedRejections: readonly AcceptedRejection[];
   /** Match keys found to belong to an erased person. */

@@ -23,6 +23,7 @@ import {
 } from '../model.ts';
 import {
   type AcceptedRejection,
+  type EventIdUse,
   type LookupResult,
   type KeyUse,
   type LookupRequest,
@@ -102,12 +103,7 @@ export function decide(
 ): TenantBatch {
   const uses = new EarlierUses(result);
   const erasures = new Erasures(result);
-  let index = 0;
-  const triaged = records.map((record) => {
-    const one = triage(record, index, uses, erasures);
-    for (const { events } of record.users) index += idsIn(events);
-    return one;
-  });
+  const triaged = records.map((record) => triage(record, uses, erasures));
   const keptUsers = triaged.flatMap(({ kept }) => kept.map(({ user }) => user));
   const changes = resolve(result.snapshot, keptUsers);
   const resolved = newlyResolved(result, keptUsers, changes.outcomes);
@@ -164,9 +160,9 @@ class EarlierUses {
   readonly #older = new Map<string, KeyUse>();
   readonly newestKeyUses: (KeyUse & { readonly key: string })[] = [];
   readonly olderKeyUses: (KeyUse & { readonly key: string })[] = [];
-  readonly eventIds: { readonly index: number; readonly receivedAt: number }[] = [];
-  /** By index in the request: when an id was used in this batch; NaN where it was not. */
-  readonly #usedHere: Float64Array;
+  readonly eventIds: EventIdUse[] = [];
+  /** When each event id was last used in this batch. */
+  readonly #eventIdsHere = new Map<string, number>();
   /** Users that were rejected in this batch, by the trace of a request that may be retried. */
   readonly #rejectedHere = new Map<string, number[]>();
   /** Ids of rejections that are accepted in this batch. */
@@ -175,7 +171,6 @@ class EarlierUses {
 
   constructor(result: LookupResult) {
     this.#result = result;
-    this.#usedHere = new Float64Array(result.eventIds.usedAt.length).fill(Number.NaN);
   }
 
   /** What the key was used for within the window; unless the request is a duplicate, its own use is remembered. */
@@ -234,16 +229,14 @@ class EarlierUses {
     this.olderKeyUses.push(use);
   }
 
-  /** Claims the event id at this index of the lookup request; false if it was used before. */
-  claimEventId(index: number, { receivedAt, appliedAt = receivedAt }: RecordHeader): boolean {
-    const { firstIndexes, usedAt } = this.#result.eventIds;
-    const first = firstIndexes[index] as number;
-    const isWithinWindow = (used: number): boolean =>
-      // With NaN neither is true.
-      Math.abs(receivedAt - used) < EVENT_ID_WINDOW_MS || Math.abs(appliedAt - used) < EVENT_ID_WINDOW_MS;
-    if (isWithinWindow(this.#usedHere[first] as number) || isWithinWindow(usedAt[first] as number)) return false;
-    this.#usedHere[first] = appliedAt;
-    this.eventIds.push({ index: first, receivedAt: appliedAt });
+  /** Claims the event id; false if it was used before. */
+  claimEventId(id: string, { receivedAt, appliedAt = receivedAt }: RecordHeader): boolean {
+    const used = this.#eventIdsHere.get(id) ?? this.#result.lastUseOfEventId(id) ?? Number.NEGATIVE_INFINITY;
+    if (Math.abs(receivedAt - used) < EVENT_ID_WINDOW_MS || Math.abs(appliedAt - used) < EVENT_ID_WINDOW_MS) {
+      return false;
+    }
+    this.#eventIdsHere.set(id, appliedAt);
+    this.eventIds.push({ id, receivedAt: appliedAt });
     return true;
   }
 }
@@ -291,8 +284,7 @@ class Erasures {
   }
 }
 
-/** `firstIndex` is the index of the record's first event id in the lookup request. */
-function triage(record: PreparedRecord, firstIndex: number, uses: EarlierUses, erasures: Erasures): TriagedRecord {
+function triage(record: PreparedRecord, uses: EarlierUses, erasures: Erasures): TriagedRecord {
   const { header } = record;
   const { duplicateOf, keyUsedBy } = uses.earlierUse(header);
   if (duplicateOf === null) uses.rememberRejections(record);
@@ -303,10 +295,7 @@ function triage(record: PreparedRecord, firstIndex: number, uses: EarlierUses, e
   let duplicateEvents: Map<number, number> | undefined;
   let erased: Set<number> | undefined;
   let acceptedNow: Set<number> | undefined;
-  let nextIndex = firstIndex;
   for (const user of record.users) {
-    let index = nextIndex;
-    nextIndex += idsIn(user.events);
     if (duplicateOf !== null) {
       if (!uses.acceptNow(duplicateOf, user.origin)) continue;
       acceptedNow ??= new Set();
@@ -318,10 +307,7 @@ function triage(record: PreparedRecord, firstIndex: number, uses: EarlierUses, e
       erased.add(user.origin.userIndex);
       continue;
     }
-    const events =
-      index === nextIndex
-        ? user.events
-        : user.events.filter(({ eventId }) => eventId === null || uses.claimEventId(index++, header));
+    const events = user.events.filter(({ eventId }) => eventId === null || uses.claimEventId(eventId, header));
     const duplicates = user.events.length - events.length;
     if (duplicates > 0) {
       duplicateEvents ??= new Map();
@@ -347,13 +333,6 @@ const NO_TYPES: readonly IdentifierType[] = [];
 const NO_DUPLICATES: ReadonlyMap<number, number> = new Map();
 const NONE_ERASED: ReadonlySet<number> = new Set();
 const NONE_ACCEPTED_NOW: ReadonlySet<number> = new Set();
-
-/** How many of them have an id. */
-function idsIn(events: readonly PreparedEvent[]): number {
-  let count = 0;
-  for (const { eventId } of events) if (eventId !== null) count += 1;
-  return count;
-}
 
 /** What was sent may be about the person who was erased while it waited. */
 function withoutPayload({ userIndex, message }: RejectionToStore): RejectionToStore {

@@ -4,10 +4,9 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { LogRecord } from '../../src/log.ts';
 import { LIMITS, type MatchKey } from '../../src/model.ts';
-import { decide, lookupRequestOf } from '../../src/processor/decide.ts';
+import { decide } from '../../src/processor/decide.ts';
 import { prepareRecord } from '../../src/processor/prepare.ts';
 import type { LookupResult, TenantBatch } from '../../src/store-writer.ts';
-import { eventIdUsesOf } from '../../src/backends/postgres/write-first-uses.ts';
 import { entryOf, traceIdOf } from './history.ts';
 
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
@@ -15,7 +14,7 @@ const TENANT = 'acct_a/production';
 const ERASED_AT = 1_000_000;
 
 /** An empty store, except for what the test adds. */
-function lookupResultOf(known: { readonly erased?: readonly string[] }): Omit<LookupResult, 'eventIds'> {
+function lookupResultOf(known: { readonly erased?: readonly string[] }): LookupResult {
   const { erased = [] } = known;
   return {
     snapshot: {
@@ -28,6 +27,7 @@ function lookupResultOf(known: { readonly erased?: readonly string[] }): Omit<Lo
     newestUseOfKey: () => undefined,
     olderUseOfKey: () => undefined,
     openRejections: () => new Set<number>(),
+    lastUseOfEventId: () => undefined,
     erasedAt: ({ type, value }: MatchKey) => (erased.includes(`${type}:${value}`) ? ERASED_AT : undefined),
   };
 }
@@ -46,10 +46,9 @@ function recordOf(users: readonly unknown[], about: Partial<LogRecord> = {}): Lo
   return { ...entryOf(users, { ...base, receivedAt }), partition: 0, position: number, firstUserIndex: 0, ...about };
 }
 
-function decided(result: Omit<LookupResult, 'eventIds'>, ...records: LogRecord[]): TenantBatch {
+function decided(result: LookupResult, ...records: LogRecord[]): TenantBatch {
   const prepared = records.map((record) => prepareRecord(record, OPTIONS));
-  const eventIds = eventIdUsesOf(lookupRequestOf(TENANT, prepared).eventIds, () => undefined);
-  return decide(TENANT, { ...result, eventIds }, prepared);
+  return decide(TENANT, result, prepared);
 }
 
 const someone = (identifiers: Record<string, string>, more: object = {}): object => ({

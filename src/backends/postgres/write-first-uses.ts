@@ -13,13 +13,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Snapshot } from '../../identity/graph.ts';
 import type { MatchKey } from '../../model.ts';
-import {
-  type EventIdUses,
-  type LookupResult,
-  type KeyUse,
-  type LookupRequest,
-  StoreConflictError,
-} from '../../store-writer.ts';
+import { type LookupResult, type KeyUse, type LookupRequest, StoreConflictError } from '../../store-writer.ts';
 import { spellingsOf } from '../../views/erased-person.ts';
 import { HASHED, type HashOfKey, type KeyHash, keyHashes, SECRET_BYTES } from '../../views/keyed-hash.ts';
 import { isOfBody, olderUseName } from '../../views/key-use.ts';
@@ -143,8 +137,6 @@ function idOf(tenant: number, name: string): string {
 /** The uses looked up by one transaction. */
 export class FirstUses {
   readonly #hashOf: HashOfKey;
-  /** By tenant: the event ids of the last lookup. */
-  #lastEventIds: ReadonlyMap<number, readonly string[]> = new Map();
   /** By `idOf`. */
   readonly #found: Readonly<Record<UseTable, Map<string, KeyUse>>> = {
     idempotency_keys: new Map(),
@@ -177,14 +169,13 @@ export class FirstUses {
       client,
       lookups.filter(({ tenant, request }) => lastErasedAt(tenant) >= request.receivedAtMin),
     );
-    this.#lastEventIds = new Map(lookups.map(({ tenant, request }) => [tenant, request.eventIds]));
-    return lookups.map(({ tenant, request, snapshot }) => ({
+    return lookups.map(({ tenant, snapshot }) => ({
       snapshot,
       lastErasedAt: lastErasedAt(tenant),
       newestUseOfKey: (key) => this.#keyUse(tenant, key),
       olderUseOfKey: (key, bodyHash) => this.#keyUse(tenant, olderUseName(key, bodyHash)),
       openRejections: (traceId) => open.get(tenant)?.get(traceId) ?? NO_USERS,
-      eventIds: eventIdUsesOf(request.eventIds, (id) => this.#found.event_ids.get(idOf(tenant, id))?.receivedAt),
+      lastUseOfEventId: (id) => this.#found.event_ids.get(idOf(tenant, id))?.receivedAt,
       erasedAt: (key) => erased.get(nameOfErased(tenant, key)),
     }));
   }
@@ -198,12 +189,9 @@ export class FirstUses {
     await this.#remember(
       client,
       'event_ids',
-      batches.flatMap(({ tenant, batch }) => {
-        const ids = this.#lastEventIds.get(tenant) ?? [];
-        return batch.eventIds.map(({ index, receivedAt }): NewUse => {
-          return [tenant, ids[index] as string, { receivedAt, traceId: '', bodyHash: '' }];
-        });
-      }),
+      batches.flatMap(({ tenant, batch }) =>
+        batch.eventIds.map(({ id, receivedAt }): NewUse => [tenant, id, { receivedAt, traceId: '', bodyHash: '' }]),
+      ),
     );
     const older = this.#rowsOf(
       'idempotency_keys',
@@ -285,18 +273,6 @@ export class FirstUses {
     }
     return [...rows.values()].sort((a, b) => a.hash - b.hash || a.rest - b.rest);
   }
-}
-
-/** Earlier uses of the event ids of a batch. */
-export function eventIdUsesOf(ids: readonly string[], usedAt: (id: string) => number | undefined): EventIdUses {
-  const indexes = new Map<string, number>();
-  const firstIndexes = new Int32Array(ids.length);
-  const times = new Float64Array(ids.length);
-  for (const [index, id] of ids.entries()) {
-    firstIndexes[index] = indexes.getOrInsert(id, index);
-    times[index] = usedAt(id) ?? Number.NaN;
-  }
-  return { firstIndexes, usedAt: times };
 }
 
 function nameOfErased(tenant: number, { type, value }: MatchKey): string {

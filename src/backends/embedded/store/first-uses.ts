@@ -10,7 +10,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Rows } from '../../../columnar/column-block.ts';
 import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../../model.ts';
-import type { EventIdUses, KeyUse, TenantBatch } from '../../../store-writer.ts';
+import type { KeyUse, TenantBatch } from '../../../store-writer.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../../views/keyed-hash.ts';
 import { olderUseName } from '../../../views/key-use.ts';
 import { BufferedRuns, type SortedRuns } from '../sorted-runs/sorted-runs.ts';
@@ -53,12 +53,6 @@ function keepNewest(rows: RowsToWrite, into: number, other: number): void {
   if ((numbers[other] as number) >= (numbers[into] as number)) rows.replace(into, other);
 }
 
-interface LookedUpEventIds extends EventIdUses {
-  readonly hashes: readonly KeyHash[];
-  /** By index: how many uses of the id are stored. */
-  readonly uses: Float64Array;
-}
-
 /** Looks first uses up, in runs of `EVENT_IDS` and `IDEMPOTENCY_KEYS`. */
 export class FirstUseLookup<Runs extends StoredRuns = StoredRuns> {
   readonly eventIdRuns: Runs;
@@ -71,20 +65,12 @@ export class FirstUseLookup<Runs extends StoredRuns = StoredRuns> {
     this.keyRuns = keyRuns;
   }
 
-  eventIds(tenant: number, ids: readonly string[]): LookedUpEventIds {
-    const hashes = ids.map((id) => this.hashOf(tenant, HASHED.eventId, id));
-    const uses = new Float64Array(ids.length);
-    const usedAt = new Float64Array(ids.length).fill(Number.NaN);
-    for (let index = 0; index < hashes.length; index++) {
-      const entry = this.eventIdRuns.get(runKeyOf(hashes[index] as KeyHash));
-      if (entry === undefined) continue;
-      const [receivedAt, before] = entry.values as [number, number];
-      usedAt[index] = receivedAt;
-      uses[index] = before + 1;
-    }
-    const first = new Map<string, number>();
-    const firstIndexes = Int32Array.from(ids, (id, index) => first.getOrInsert(id, index));
-    return { firstIndexes, usedAt, hashes, uses };
+  lastUseOfEventId(tenant: number, id: string): number | undefined {
+    return this.findEventId(tenant, id)?.values[0];
+  }
+
+  protected findEventId(tenant: number, id: string): Entry | undefined {
+    return this.eventIdRuns.get(runKeyOf(this.hashOf(tenant, HASHED.eventId, id)));
   }
 
   newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
@@ -99,8 +85,8 @@ export class FirstUseLookup<Runs extends StoredRuns = StoredRuns> {
 
 /** For the writer: among its own buffered ones too. */
 export class FirstUses extends FirstUseLookup<BufferedRuns> {
-  /** By tenant: the event ids of the last lookup. */
-  readonly #lookedUp = new Map<number, LookedUpEventIds>();
+  /** By tenant: how many uses are stored of the ids looked up since its last write; only of those that have any. */
+  readonly #usesBefore = new Map<number, Map<string, number>>();
 
   constructor(database: DatabaseSync, hashOf: HashOfKey) {
     const eventIds: BufferedRuns = new BufferedRuns(database, EVENT_IDS, (rows) => groupFor(eventIds, rows));
@@ -108,26 +94,24 @@ export class FirstUses extends FirstUseLookup<BufferedRuns> {
     super(hashOf, eventIds, keys);
   }
 
-  /** Call it before `write` for the same ids. */
-  override eventIds(tenant: number, ids: readonly string[]): LookedUpEventIds {
-    const lookedUp = super.eventIds(tenant, ids);
-    this.#lookedUp.set(tenant, lookedUp);
-    return lookedUp;
+  override lastUseOfEventId(tenant: number, id: string): number | undefined {
+    const entry = this.findEventId(tenant, id);
+    if (entry === undefined) return undefined;
+    const [receivedAt, usesBefore] = entry.values as [number, number];
+    this.#usesBefore.getOrInsertComputed(tenant, () => new Map<string, number>()).set(id, usesBefore + 1);
+    return receivedAt;
   }
 
   /** `order` increases from transaction to transaction. */
   write(tenant: number, { newestKeyUses, olderKeyUses, eventIds }: TenantBatch, order: number): void {
-    if (eventIds.length > 0) this.#writeEventIds(eventIds, this.#lookedUp.get(tenant) as LookedUpEventIds);
+    const usesBefore = this.#usesBefore.get(tenant);
+    for (const { id, receivedAt } of eventIds) {
+      const key = runKeyOf(this.hashOf(tenant, HASHED.eventId, id));
+      this.eventIdRuns.put(key, [receivedAt, usesBefore?.get(id) ?? 0]);
+    }
+    usesBefore?.clear();
     for (const use of newestKeyUses) this.#writeKeyUse(tenant, use.key, use, order);
     for (const use of olderKeyUses) this.#writeKeyUse(tenant, olderUseName(use.key, use.bodyHash), use, order);
-  }
-
-  #writeEventIds(written: TenantBatch['eventIds'], { hashes, uses }: LookedUpEventIds): void {
-    for (const { index, receivedAt } of written) {
-      const before = uses[index] as number;
-      this.eventIdRuns.put(runKeyOf(hashes[index] as KeyHash), [receivedAt, before]);
-      uses[index] = before + 1;
-    }
   }
 
   #writeKeyUse(tenant: number, name: string, { receivedAt, traceId, bodyHash }: KeyUse, order: number): void {

@@ -5,13 +5,14 @@
  * connection.
  */
 
-import type { Changes, NewIdentifier, ProfileState, Snapshot } from '../../../identity/graph.ts';
+import type { Changes, ProfileState, Snapshot } from '../../../identity/graph.ts';
+import { resolvedNodeOf } from '../../../identity/resolve.ts';
 import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber } from '../../../model.ts';
 import type { PersonKeys, LookupRequest, ResolvedPerson } from '../../../store-writer.ts';
-import { type HashOfKey, identityFingerprint, type KeyHash } from '../../../views/keyed-hash.ts';
+import { identityFingerprint } from '../../../views/keyed-hash.ts';
 import { IdentityCache } from '../../../views/identity-cache.ts';
 import type { StoreConnection } from './connection.ts';
-import { findOwner, keySetHashOf, putOwner, runKeyOf } from './match-keys.ts';
+import { findOwner, runKeyOf } from './match-keys.ts';
 import { rootOf } from './profiles.ts';
 import type { BufferedRuns } from '../sorted-runs/sorted-runs.ts';
 import type { StoredRuns } from '../sorted-runs/stored-runs.ts';
@@ -75,14 +76,19 @@ export class StoreGraph {
 
   snapshot(tenant: number, request: LookupRequest, nextNode: NodeNumber): Snapshot {
     const nodes = new Map<MatchKey, NodeNumber>();
-    const roots = new Map<NodeNumber, NodeNumber>();
+    const nodeOf = (key: MatchKey): NodeNumber | undefined => {
+      const find = (): NodeNumber => findOwner(this.#keys, runKeyOf(this.#store.hashOf, tenant, key)) ?? UNKNOWN;
+      const node = nodes.getOrInsertComputed(key, find);
+      return node === UNKNOWN ? undefined : node;
+    };
+    const rootOf = (node: NodeNumber): NodeNumber => this.#rootOf(node);
     const resolved = new Map<PersonKeys, NodeNumber>();
     for (const user of request.users) {
       const person = identityFingerprint(this.#store.hashOf, tenant, user.keys);
       let node = this.#people.get(person);
       if (node === undefined) {
-        node = this.#resolvedNodeOf(tenant, user.keys, person, nodes, roots);
-        if (node === UNKNOWN) continue;
+        node = resolvedNodeOf(user.keys, nodeOf, rootOf);
+        if (node === undefined) continue;
         this.#people.set(person, node);
       }
       resolved.set(user, node);
@@ -90,11 +96,8 @@ export class StoreGraph {
     return {
       nextNode,
       resolvedNodeOf: (user) => resolved.get(user),
-      nodeOf: (key) => {
-        const node = nodes.get(key) ?? findOwner(this.#keys, runKeyOf(this.#store.hashOf, tenant, key))?.node;
-        return node === UNKNOWN ? undefined : node;
-      },
-      rootOf: (node) => roots.get(node) ?? this.#rootOf(node),
+      nodeOf,
+      rootOf,
       profileOf: (root) => this.#profileOf(root),
     };
   }
@@ -106,36 +109,6 @@ export class StoreGraph {
     for (const { user, node } of resolved) {
       this.#people.set(identityFingerprint(this.#store.hashOf, tenant, user.keys), node);
     }
-  }
-
-  /** Looks all keys up. Returns the node of the strongest if all have nodes of one profile, else UNKNOWN. */
-  #resolvedNodeOf(
-    tenant: number,
-    keys: readonly MatchKey[],
-    person: KeyHash,
-    nodes: Map<MatchKey, NodeNumber>,
-    roots: Map<NodeNumber, NodeNumber>,
-  ): NodeNumber {
-    let strongest = UNKNOWN;
-    let common = UNKNOWN;
-    let isResolved = keys.length > 0;
-    for (const key of keys) {
-      const owner = findOwner(this.#keys, runKeyOf(this.#store.hashOf, tenant, key));
-      // Most people come with the keys of their first visit: then the strongest is enough.
-      if (owner !== undefined && key === keys[0] && owner.keySetHash === keySetHashOf(person)) return owner.node;
-      const node = owner?.node ?? UNKNOWN;
-      nodes.set(key, node);
-      if (node === UNKNOWN) {
-        isResolved = false;
-        continue;
-      }
-      const root = this.#rootOf(node);
-      roots.set(node, root);
-      if (strongest === UNKNOWN) strongest = node;
-      if (common === UNKNOWN) common = root;
-      if (root !== common) isResolved = false;
-    }
-    return isResolved ? strongest : UNKNOWN;
   }
 
   #rootOf(node: NodeNumber): NodeNumber {
@@ -185,11 +158,9 @@ const INSERT_IDENTIFIER = 'INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, 
 export function writeChanges(store: StoreConnection, keys: BufferedRuns, tenant: number, changes: Changes): void {
   // New nodes have consecutive numbers.
   const firstNode = changes.nodes[0]?.node ?? 0;
-  const { identifiers } = changes;
-  for (const [at, { key, node, origin }] of identifiers.entries()) {
+  for (const { key, node, origin } of changes.identifiers) {
     const { type, value, raw } = key;
-    const keySetHash = keySetHashAt(store.hashOf, tenant, identifiers, at);
-    putOwner(keys, runKeyOf(store.hashOf, tenant, key), { node, keySetHash });
+    keys.put(runKeyOf(store.hashOf, tenant, key), [node]);
     const own = [tenant, IDENTIFIER_TYPES.indexOf(type), value, node, raw === value ? null : raw] as const;
     if (changes.nodes[node - firstNode]?.origin === origin) store.run(INSERT_IDENTIFIER, ...own, null, null, null);
     else store.run(INSERT_IDENTIFIER, ...own, origin.receivedAt, uuidBytes(origin.traceId), origin.userIndex);
@@ -213,22 +184,4 @@ export function writeChanges(store: StoreConnection, keys: BufferedRuns, tenant:
       ...[receivedAt, uuidBytes(traceId), userIndex, receivedAt],
     );
   }
-}
-
-/** Null unless this is the first of those that a user brought to one node. */
-function keySetHashAt(
-  hashOf: HashOfKey,
-  tenant: number,
-  identifiers: readonly NewIdentifier[],
-  first: number,
-): number | null {
-  if (isTogether(identifiers[first - 1], identifiers[first])) return null;
-  let end = first + 1;
-  while (isTogether(identifiers[first], identifiers[end])) end += 1;
-  const together = identifiers.slice(first, end).map(({ key }) => key);
-  return keySetHashOf(identityFingerprint(hashOf, tenant, together));
-}
-
-function isTogether(one: NewIdentifier | undefined, other: NewIdentifier | undefined): boolean {
-  return one !== undefined && other !== undefined && one.origin === other.origin && one.node === other.node;
 }

@@ -56,7 +56,7 @@ function lookUp(store: StoreConnection, request: LookupRequest): LookupResult {
     newestUseOfKey: (key) => firstUses.newestUseOfKey(no, key),
     olderUseOfKey: (key, bodyHash) => firstUses.olderUseOfKey(no, key, bodyHash),
     openRejections: (traceId) => store.steps((tables) => openRejectionsOf(tables, no, traceId)),
-    eventIds: firstUses.eventIds(no, request.eventIds),
+    lastUseOfEventId: (id) => firstUses.lastUseOfEventId(no, id),
     erasedAt: (key) => tombstones.erasedAt({ no, id: request.tenantId }, key, request.receivedAtMin),
   };
 }

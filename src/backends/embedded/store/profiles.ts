@@ -65,7 +65,7 @@ export function nodesByKey(
   // Found by its hash; here the text can be compared too, since the node's page is read anyway.
   const row = store.get<{ node: NodeNumber }>(
     'SELECT node FROM identifiers WHERE node = ? AND type = ? AND value = ? AND tenant = ?',
-    owner.node,
+    owner,
     IDENTIFIER_TYPES.indexOf(type),
     normalised,
     tenant,

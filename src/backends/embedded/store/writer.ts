@@ -196,7 +196,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
           olderUseOfKey: (key, bodyHash) =>
             this.#attempt(() => this.#firstUses.olderUseOfKey(tenant.no, key, bodyHash)),
           openRejections: (traceId) => this.#steps((tables) => openRejectionsOf(tables, tenant.no, traceId)),
-          eventIds: this.#firstUses.eventIds(tenant.no, request.eventIds),
+          lastUseOfEventId: (id) => this.#attempt(() => this.#firstUses.lastUseOfEventId(tenant.no, id)),
           erasedAt: (key) => this.#attempt(() => this.#tombstones.erasedAt(tenant, key, request.receivedAtMin)),
         };
       }),
