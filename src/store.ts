@@ -112,15 +112,12 @@ export interface StoredEvent {
 export interface ArrivedEvent extends StoredEvent {
   /** Continues after this very event. */
   readonly cursor: string;
-  /** Grows with every event that arrives; orders cursors. */
-  readonly sequence: number;
 }
 
 export interface Arrivals {
   readonly events: readonly ArrivedEvent[];
-  /** The cursor at the end of this page, and its sequence. */
+  /** The cursor at the end of this page. */
   readonly last: string;
-  readonly lastSequence: number;
 }
 
 /** Which arrivals a live view shows; null for any. */
@@ -133,7 +130,7 @@ export interface ArrivalFilter {
 
 export interface NewestArrivals extends Arrivals {
   /** The matching events that came before these and are left out, and where the last of them is. */
-  readonly skipped: { readonly events: number; readonly cursor: string; readonly sequence: number } | null;
+  readonly skipped: { readonly events: number; readonly cursor: string } | null;
 }
 
 /** By the events' own timestamps: from (inclusive) to (exclusive), milliseconds. */

@@ -139,11 +139,10 @@ function ownPlace(tenantId: TenantId, after: string): string {
   return after === OLDEST ? after : withoutTenant('arrivals', after, tenantId);
 }
 
-function arrivalsFor(tenantId: TenantId, { events, last, lastSequence }: Arrivals): Arrivals {
+function arrivalsFor(tenantId: TenantId, { events, last }: Arrivals): Arrivals {
   return {
     events: events.map((event) => Object.assign(event, { cursor: withTenant(event.cursor, tenantId) })),
     last: withTenant(last, tenantId),
-    lastSequence,
   };
 }
 

@@ -162,14 +162,13 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       'arrivals',
       (after) => {
         if (after === 'nonsense') throw malformedCursor();
-        return { events: [{ ...EVENT, cursor: 'last', sequence: 1 }], last: 'last', lastSequence: 1 };
+        return { events: [{ ...EVENT, cursor: 'last' }], last: 'last' };
       },
-      { events: [], last: 'first', lastSequence: 0 },
+      { events: [], last: 'first' },
     ),
-    newestArrivals: responses('newestArrivals', () => ({ events: [], last: 'last', lastSequence: 1, skipped: null }), {
+    newestArrivals: responses('newestArrivals', () => ({ events: [], last: 'last', skipped: null }), {
       events: [],
       last: 'first',
-      lastSequence: 0,
       skipped: null,
     }),
     catalogue: responses<[], Catalogue>(

@@ -158,10 +158,9 @@ export function storeArrivalsContract(open: OpenStore): void {
       const all = (await arrivedAfter(under, start)).events;
       const newest = await under.store.newestArrivals(TENANT, start, ANY, 3);
       assert.deepEqual(newest.events, all.slice(-3));
-      const { cursor, sequence } = all.at(-4) as ArrivedEvent;
-      assert.deepEqual(newest.skipped, { events: 7, cursor, sequence });
+      const { cursor } = all.at(-4) as ArrivedEvent;
+      assert.deepEqual(newest.skipped, { events: 7, cursor });
       assert.deepEqual((await arrivedAfter(under, newest.last)).events, []);
-      assert.ok(newest.lastSequence >= (all.at(-1)?.sequence ?? 0));
       const rest = await under.store.newestArrivals(TENANT, cursor, ANY, 3);
       assert.deepEqual({ events: rest.events, skipped: rest.skipped }, { events: all.slice(-3), skipped: null });
       const none = await under.store.newestArrivals(TENANT, newest.last, ANY, 3);

@@ -205,10 +205,9 @@ export function storeTimelineContract(open: OpenStore): void {
       }
       assert.deepEqual(seen, traces);
       const all = await under.store.arrivals(TENANT, start, 100);
-      for (const [index, { cursor, sequence }] of all.events.entries()) {
+      for (const [index, { cursor }] of all.events.entries()) {
         const rest = await under.store.arrivals(TENANT, cursor, 100);
         assert.deepEqual(rest.events, all.events.slice(index + 1));
-        assert.ok(rest.events.every((later) => later.sequence > sequence) && all.lastSequence >= sequence);
       }
     });
 

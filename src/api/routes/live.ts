@@ -1,11 +1,12 @@
 /**
  * `GET /live`: the events of a tenant as they are stored, as server-sent events. The stream continues after the cursor in
  * `Last-Event-ID`, ends when the server stops, and ends within two seconds of the moment at which its key or session is
- * no longer good: a browser then reconnects and learns why. `../live-feed.ts` reads and writes.
+ * no longer good: a browser then reconnects and learns why. `../live-feed.ts` reads events and writes them as text, no
+ * faster than Fastify sends it.
  */
 
-import type { ServerResponse } from 'node:http';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { Readable } from 'node:stream';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { BEARER } from '../../edge/request-headers.ts';
 import { isUsable } from '../../keys/cache.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId, tenantPartsOf } from '../../model.ts';
@@ -14,7 +15,7 @@ import type { PlanStore } from '../../plans.ts';
 import { putLast } from '../../runtime/put-last.ts';
 import { METRIC, readCounter } from '../../telemetry/metrics.ts';
 import { uuidOf } from '../../views/uuid.ts';
-import { LiveFeed, type LiveFilter, LiveListener } from '../live-feed.ts';
+import { LiveFeed, type LiveFilter } from '../live-feed.ts';
 import { choiceParameter, optionalParameter, readParameters, textParameter, withCursor } from '../parameters.ts';
 import type { ApiParts } from '../parts.ts';
 import { BadParameterError, RefusedError, sendError } from '../responses.ts';
@@ -30,6 +31,13 @@ const PLAN_FRESH_MS = 1_000;
 const PLANS_MAX = 100;
 const KEY_ID_CHARACTERS_MAX = 64;
 const NO_ROOM = 'too many live views are open; close one, or try again later';
+
+const STREAM_HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-store',
+  // Some proxies buffer responses unless this header says not to.
+  'x-accel-buffering': 'no',
+};
 
 const profileId = optionalParameter(
   'Only events of this person: the id of a profile, or of one that was merged into it.',
@@ -75,10 +83,10 @@ const LIVE_SCHEMA: RouteSchema = {
 };
 
 export function registerLiveRoutes(app: FastifyInstance, parts: ApiParts): void {
-  const { store, now, onUnavailable, metricsBuffer } = parts;
+  const { store, onUnavailable, metricsBuffer } = parts;
   const storedEvents = (): number => readCounter(metricsBuffer, METRIC.processed_events);
   const planOf = currentPlans(parts.keyStore.plans);
-  const feed = new LiveFeed({ store, now, onUnavailable, storedEvents, planOf });
+  const feed = new LiveFeed({ store, now: () => performance.now(), onUnavailable, storedEvents, planOf });
   parts.stopping.addEventListener('abort', () => feed.close(), { once: true });
   app.route({
     ...routeOptions('GET /live', LIVE_SCHEMA, DASHBOARD_READING),
@@ -89,28 +97,18 @@ export function registerLiveRoutes(app: FastifyInstance, parts: ApiParts): void 
       const filter = filterOf(request.url);
       const isKnown = filter.profileId === null || (await store.profile(tenantId, filter.profileId)) !== undefined;
       const after = String(request.headers['last-event-id'] ?? '');
-      const start = await withCursor('Last-Event-ID', feed.startOf(tenantId, after === '' ? null : after));
+      const cursor = await withCursor('Last-Event-ID', feed.startOf(tenantId, after === '' ? null : after));
       if (!isKnown) throw new RefusedError('not_found');
-      // Nothing is awaited between this and `add`.
-      if (feed.isFull(tenantId)) return sendError(reply, 'unavailable', NO_ROOM);
-      const response = streamOf(reply);
-      const { socket } = request.raw;
-      if (request.method === 'HEAD' || response.destroyed || socket.readableEnded) {
-        response.end();
-        return reply;
-      }
-      const listener = new LiveListener(response, { filter, start, now: now() });
-      const stopChecking = closeWhenUnauthorised(parts, request, listener);
+      const { raw: response } = reply;
       // An edge keeps a connection for its response when the client has ended its side, and this one has no end.
-      const end = (): void => listener.close();
-      socket.once('end', end);
-      response.once('close', () => {
-        socket.off('end', end);
-        stopChecking();
-        feed.remove(listener);
-      });
-      feed.add(tenantId, listener);
-      return reply;
+      const isGone = (): boolean => response.destroyed || request.socket.readableEnded;
+      const isUnauthorised = unauthorisedCheck(parts, request);
+      // To respond to HEAD, Fastify would read the stream to its end, which it does not have.
+      const hasStream = request.method !== 'HEAD' && !isGone();
+      if (hasStream && !feed.open(tenantId, response)) return sendError(reply, 'unavailable', NO_ROOM);
+      const isOver = async (): Promise<boolean> => isGone() || isUnauthorised();
+      const text = hasStream ? feed.stream({ tenantId, filter, cursor }, isOver) : [];
+      return reply.headers(STREAM_HEADERS).send(Readable.from(text));
     },
   });
 }
@@ -121,33 +119,20 @@ function filterOf(url: string): LiveFilter {
   return { eventName, profileId: id, keyId, includesPerson: included !== null, showsPersonal: personal !== null };
 }
 
-/** The response, with its headers set; Fastify leaves the rest to the caller. */
-function streamOf(reply: FastifyReply): ServerResponse {
-  const { raw: response } = reply;
-  reply.headers({
-    'content-type': 'text/event-stream; charset=utf-8',
-    'cache-control': 'no-store',
-    // Some proxies buffer responses unless this header says not to.
-    'x-accel-buffering': 'no',
-  });
-  for (const [name, value] of Object.entries(reply.getHeaders())) {
-    if (value !== undefined) response.setHeader(name, value);
-  }
-  reply.hijack();
-  return response;
-}
-
-function closeWhenUnauthorised(parts: ApiParts, request: FastifyRequest, listener: LiveListener): () => void {
-  const check = async (): Promise<void> => {
+/** Whether the caller is not authorised any more: looked up now and then, however often it is asked. */
+function unauthorisedCheck(parts: ApiParts, request: FastifyRequest): () => Promise<boolean> {
+  const every = request.session === null ? KEY_CHECK_MS : SESSION_CHECK_MS;
+  let checkedAt = performance.now();
+  return async () => {
+    if (performance.now() - checkedAt < every) return false;
+    checkedAt = performance.now();
     try {
-      if (!(await isAuthorised(parts, request))) listener.close();
+      return !(await isAuthorised(parts, request));
     } catch {
       // Unknown at this moment. Either nothing can be read anyway, or the caller was authorised a moment ago.
+      return false;
     }
   };
-  const every = request.session === null ? KEY_CHECK_MS : SESSION_CHECK_MS;
-  const timer = setInterval(() => void check(), every).unref();
-  return () => clearInterval(timer);
 }
 
 async function isAuthorised({ keys, members, environment, now }: ApiParts, request: FastifyRequest): Promise<boolean> {

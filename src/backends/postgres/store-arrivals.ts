@@ -11,9 +11,6 @@
  * the order of their event numbers: every MIGRATED_EVENTS_PER_TRANSACTION of them count as stored by one transaction, the
  * last of which comes just before the first in this database. So a cursor of the embedded store, which is an event
  * number, maps to an exact position here.
- *
- * Limits: `sequence` is a double; it is exact for 2^31 transactions before the store was opened, 6 * 10^9 after (two years
- * at a hundred per second), and 2^20 events per tenant and transaction.
  */
 
 import { DAY_MS } from '../../model.ts';
@@ -51,8 +48,8 @@ export const SHIFT = '(SELECT shift FROM arrival_numbers)';
 /** How many migrated events share one number. */
 const MIGRATED_EVENTS_PER_TRANSACTION = 65_536;
 
-const EVENTS_PER_TRANSACTION = 2 ** 20;
-const TRANSACTIONS_BEFORE = 2 ** 31;
+/** No writer is further behind the next transaction. */
+const TRANSACTIONS_BEHIND_MAX = 2 ** 31;
 
 /** Page size of a live view's scan. */
 const EVENTS_PER_PAGE = 500;
@@ -80,25 +77,20 @@ const HORIZON_SQL = `
     SELECT (next - objid::bigint) & ${LOW_HALF} AS behind FROM pg_locks
     WHERE locktype = 'advisory' AND classid = ${ARRIVAL_LOCKS} AND objsubid = 2
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  ) AS writer ON behind <= ${TRANSACTIONS_BEFORE}
+  ) AS writer ON behind <= ${TRANSACTIONS_BEHIND_MAX}
   GROUP BY next`;
 
 /** The first half of a range's id, as in a cursor. */
 const RANGE_ID = `left(replace(id::text, '-', ''), 16) AS "rangeId"`;
 
-/**
- * The next ranges, one more than needed. $1 tenant, $2 and $3 the location, $4 how many events, $5 the horizon. `seen` is
- * how many events of its transaction come before a range.
- */
+/** The next ranges, enough for a page. $1 tenant, $2 and $3 the location, $4 how many events, $5 the horizon. */
 export const RANGES_SQL = `
-  SELECT tx, ${RANGE_ID}, first_event AS "firstEvent", first_event + events AS stop, received_at_min AS "receivedAtMin",
+  SELECT tx, ${RANGE_ID}, first_event + events AS stop, received_at_min AS "receivedAtMin",
     received_at_max AS "receivedAtMax",
-    CASE WHEN tx = $2 THEN greatest(first_event, $3::bigint + 1) ELSE first_event END AS start,
-    (SELECT coalesce(sum(other.events), 0) FROM arrivals AS other
-     WHERE other.tenant = $1 AND other.tx = arrivals.tx AND other.first_event < arrivals.first_event)::bigint AS seen
+    CASE WHEN tx = $2 THEN greatest(first_event, $3::bigint + 1) ELSE first_event END AS start
   FROM arrivals
   WHERE tenant = $1 AND tx >= $2 AND tx < $5 AND NOT (tx = $2 AND first_event + events <= $3::bigint + 1)
-  ORDER BY tx, first_event LIMIT $4::bigint + 1`;
+  ORDER BY tx, first_event LIMIT $4::bigint`;
 
 const EXPIRED_SQL = 'SELECT tx, event FROM expired_arrivals WHERE tenant = $1';
 
@@ -133,12 +125,10 @@ export const ARRIVALS_SQL = `
 interface ArrivalRange {
   readonly tx: number;
   readonly rangeId: string;
-  readonly firstEvent: number;
   /** The first number after it. */
   readonly stop: number;
   /** Its first number after the location. */
   readonly start: number;
-  readonly seen: number;
   readonly receivedAtMin: number;
   readonly receivedAtMax: number;
 }
@@ -165,8 +155,6 @@ export class StoreArrivals {
   readonly #db: Queryable;
   #storeId: string | undefined;
   #migrated: MigratedArrivals | undefined;
-  /** Sequences count from here. Read once, so that they stay comparable for as long as the store is open. */
-  #base: number | undefined;
 
   constructor(db: Queryable) {
     this.#db = db;
@@ -175,14 +163,14 @@ export class StoreArrivals {
   /** `tenant` is undefined for one that never sent anything. */
   async list(tenant: number | undefined, after: string | null, limit: number): Promise<Arrivals> {
     this.#storeId ??= storeIdIn(await installationOf(this.#db));
-    const { next, horizon } = await this.#readHorizon();
+    const { next, horizon } = rowOf(await this.#db.query<{ next: number; horizon: number }>(HORIZON_SQL));
     if (after === null) return this.#end(tenant, horizon);
     const start = await this.#locationOf(tenant, after, next);
     const page = tenant === undefined ? undefined : await this.#page(tenant, start, limit, horizon);
     if (after === OLDEST) return page ?? this.#end(tenant, horizon);
     // Checked last: events that expired since the ranges were read are missing from the page.
     await this.#refuseExpired(tenant, start);
-    return page ?? { events: [], last: after, lastSequence: this.#sequence(horizon) };
+    return page ?? { events: [], last: after };
   }
 
   /** The newest that match, of at most PAGES_PER_CALL pages. */
@@ -195,22 +183,20 @@ export class StoreArrivals {
     const newest: ArrivedEvent[] = [];
     let skippedEvents = 0;
     let skipped: NewestArrivals['skipped'] = null;
-    let end: Pick<Arrivals, 'last' | 'lastSequence'> = { last: after, lastSequence: 0 };
+    let last = after;
     for (let pages = 0; pages < PAGES_PER_CALL; pages += 1) {
-      const page = await this.list(tenant, end.last, EVENTS_PER_PAGE);
+      const page = await this.list(tenant, last, EVENTS_PER_PAGE);
       // After the events were read, so that no merge between the two hides one.
       const person = filter.profileId === null || page.events.length === 0 ? null : await filter.person();
       newest.push(...page.events.filter((event) => isShown(event, filter, person)));
       const left = newest.splice(0, Math.max(0, newest.length - limit));
       const lastLeft = left.at(-1);
       skippedEvents += left.length;
-      if (lastLeft !== undefined) {
-        skipped = { events: skippedEvents, cursor: lastLeft.cursor, sequence: lastLeft.sequence };
-      }
-      end = page;
+      if (lastLeft !== undefined) skipped = { events: skippedEvents, cursor: lastLeft.cursor };
+      last = page.last;
       if (page.events.length < EVENTS_PER_PAGE) break;
     }
-    return { events: newest, last: end.last, lastSequence: end.lastSequence, skipped };
+    return { events: newest, last, skipped };
   }
 
   /** Undefined if no events arrived after the location. */
@@ -230,25 +216,16 @@ export class StoreArrivals {
     const events = cutToLength(rows).map((row) => this.#arrived(row, taken[row.ordinal - 1] as ArrivalRange));
     const lastEvent = events.at(-1);
     const isFull = events.length >= limit || events.length < (rows[0]?.found ?? 0);
-    if (isFull && lastEvent !== undefined) {
-      return { events, last: lastEvent.cursor, lastSequence: lastEvent.sequence };
-    }
+    if (isFull && lastEvent !== undefined) return { events, last: lastEvent.cursor };
     // Some of a range may be erased: then an incomplete page ends with the last range that was read.
-    const end = lastRange.stop - 1;
-    return {
-      events,
-      last: this.#cursorOf({ tx: lastRange.tx, no: end, rangeId: lastRange.rangeId }),
-      lastSequence:
-        taken.length < ranges.length
-          ? this.#sequence(lastRange.tx, inTransaction(lastRange, end))
-          : this.#sequence(horizon),
-    };
+    const { tx: lastTx, stop, rangeId } = lastRange;
+    return { events, last: this.#cursorOf({ tx: lastTx, no: stop - 1, rangeId }) };
   }
 
   /** An empty page, up to where new events will arrive. */
   async #end(tenant: number | undefined, horizon: number): Promise<Arrivals> {
     const { rows } = tenant === undefined ? { rows: [] } : await this.#db.query<Location>(LAST_SQL, [tenant, horizon]);
-    return { events: [], last: this.#cursorOf(rows[0] ?? BEGINNING), lastSequence: this.#sequence(horizon) };
+    return { events: [], last: this.#cursorOf(rows[0] ?? BEGINNING) };
   }
 
   async #refuseExpired(tenant: number | undefined, { tx, no }: Location): Promise<void> {
@@ -291,27 +268,12 @@ export class StoreArrivals {
     throw cursorOfOtherHistory();
   }
 
-  async #readHorizon(): Promise<{ readonly next: number; readonly horizon: number }> {
-    const row = rowOf(await this.#db.query<{ next: number; horizon: number }>(HORIZON_SQL));
-    this.#base ??= row.horizon - TRANSACTIONS_BEFORE;
-    return row;
-  }
-
-  #arrived(row: ArrivalColumns, range: ArrivalRange): ArrivedEvent {
-    const { tx, rangeId } = range;
-    return {
-      ...storedEvent(row),
-      cursor: this.#cursorOf({ tx, no: row.no, rangeId }),
-      sequence: this.#sequence(tx, inTransaction(range, row.no)),
-    };
+  #arrived(row: ArrivalColumns, { tx, rangeId }: ArrivalRange): ArrivedEvent {
+    return { ...storedEvent(row), cursor: this.#cursorOf({ tx, no: row.no, rangeId }) };
   }
 
   #cursorOf({ tx, no, rangeId }: Location): string {
     return arrivalCursorOf({ storeId: this.#storeId ?? '', historyId: rangeId }, tx, no);
-  }
-
-  #sequence(tx: number, within = 0): number {
-    return (tx - (this.#base ?? 0)) * EVENTS_PER_TRANSACTION + Math.min(within, EVENTS_PER_TRANSACTION - 1);
   }
 }
 
@@ -326,11 +288,6 @@ function enoughFor(limit: number, ranges: readonly ArrivalRange[]): number {
   let events = 0;
   const last = ranges.findIndex(({ start, stop }) => (events += stop - start) >= limit);
   return last === -1 ? ranges.length : last + 1;
-}
-
-/** Index among the tenant's events of the transaction, from 1. */
-function inTransaction({ firstEvent, seen }: ArrivalRange, no: number): number {
-  return seen + no - firstEvent + 1;
 }
 
 /** The highest number that a cursor of this database may name: of stored, expired or migrated events. */

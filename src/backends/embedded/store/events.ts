@@ -266,7 +266,7 @@ export function listArrivals(
     length += event.properties.length;
     return events.length >= limit || length > PAGE_LENGTH_MAX;
   });
-  return { events, last: arrivalCursorOf(issuer, last), lastSequence: last };
+  return { events, last: arrivalCursorOf(issuer, last) };
 }
 
 /**
@@ -300,11 +300,7 @@ export function listNewestArrivals(
   return {
     events: newest.map(({ table, event }) => arrivedEvent(store, issuer, table, event)),
     last: arrivalCursorOf(issuer, last),
-    lastSequence: last,
-    skipped:
-      skippedEvents === 0
-        ? null
-        : { events: skippedEvents, cursor: arrivalCursorOf(issuer, lastSkipped), sequence: lastSkipped },
+    skipped: skippedEvents === 0 ? null : { events: skippedEvents, cursor: arrivalCursorOf(issuer, lastSkipped) },
   };
 }
 
@@ -313,7 +309,7 @@ function issuerOf(store: StoreConnection): CursorIssuer {
 }
 
 function arrivedEvent(store: StoreConnection, issuer: CursorIssuer, table: number, event: BlockEvent): ArrivedEvent {
-  return { ...storedEvent(store, table, event), cursor: arrivalCursorOf(issuer, event.no), sequence: event.no };
+  return { ...storedEvent(store, table, event), cursor: arrivalCursorOf(issuer, event.no) };
 }
 
 function matcherOf(
