@@ -32,6 +32,8 @@ const PLANS_MAX = 100;
 const KEY_ID_CHARACTERS_MAX = 64;
 const NO_ROOM = 'too many live views are open; close one, or try again later';
 
+/** Heartbeats are more frequent. */
+const UNREAD_MS = 30_000;
 const STREAM_HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-store',
@@ -107,6 +109,8 @@ export function registerLiveRoutes(app: FastifyInstance, parts: ApiParts): void 
       const hasStream = request.method !== 'HEAD' && !isGone();
       if (hasStream && !feed.open(tenantId, response)) return sendError(reply, 'unavailable', NO_ROOM);
       const isOver = async (): Promise<boolean> => isGone() || isUnauthorised();
+      // A client that does not read keeps its place until then, or twice as long: Node looks once whether part of a write went out.
+      request.socket.setTimeout(UNREAD_MS);
       const text = hasStream ? feed.stream({ tenantId, filter, cursor }, isOver) : [];
       return reply.headers(STREAM_HEADERS).send(Readable.from(text));
     },
