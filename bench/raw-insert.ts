@@ -10,10 +10,10 @@
 
 import { randomFillSync } from 'node:crypto';
 import type { DatabaseSync } from 'node:sqlite';
-import { EventTables } from '../src/backends/embedded/store/event-tables.ts';
+import { EventGroups } from '../src/backends/embedded/store/event-groups.ts';
 import { hashesOf } from '../src/backends/embedded/store/match-keys.ts';
 import { openStoreFile } from '../src/backends/embedded/store/schema.ts';
-import { TABLE_EVENTS } from '../src/backends/embedded/store/writer.ts';
+import { GROUP_EVENTS } from '../src/backends/embedded/store/writer.ts';
 import { HOUR_MS, MINUTE_MS } from '../src/model.ts';
 import type { HashOfKey } from '../src/views/keyed-hash.ts';
 import { identifiersOf, peopleOf, type Population, USERS_PER_REQUEST } from './people-generator.ts';
@@ -99,7 +99,7 @@ class Loop {
   /** Known people who have events that are not written yet. */
   private touched: number[] = [];
   private readonly buckets = new Map<string, Bucket>();
-  private readonly tables: EventTables;
+  private readonly groups: EventGroups;
   private event = 0;
   private record = 0;
   /** Events of the transactions so far. */
@@ -115,7 +115,7 @@ class Loop {
     this.nodes = new Uint32Array(job.population.people);
     this.stored = new Uint32Array(job.population.people);
     this.waiting = new Uint32Array(job.population.people);
-    this.tables = new EventTables(database, TABLE_EVENTS);
+    this.groups = new EventGroups(database, GROUP_EVENTS);
   }
 
   run(): void {
@@ -125,7 +125,7 @@ class Loop {
       this.database.exec('BEGIN IMMEDIATE');
       while (this.event < end) this.writeBatch(Math.min(end, this.event + batchUsers));
       this.writeTouched();
-      this.tables.flush();
+      this.groups.flush();
       this.writeSums();
       this.database.exec('COMMIT');
       this.transactions += 1;
@@ -159,8 +159,8 @@ class Loop {
   private writeRecord(fresh: number[]): void {
     const { drawn, events, traceIds, startedAt } = this.material;
     const firstEvent = this.event;
-    const table = this.tables.forRecord(firstEvent + 1);
     this.record += 1;
+    this.groups.forRecord(this.record);
     const receivedAt = startedAt + Math.floor(firstEvent / EVENTS_PER_MILLISECOND);
     for (let user = 0; user < USERS_PER_REQUEST; user += 1) {
       const person = drawn[this.event] ?? 0;
@@ -179,12 +179,12 @@ class Loop {
       const timestamp = receivedAt - text.jitter;
       const { name, revenue, currency, properties } = text;
       const event = { eventIndex: 0, name, timestamp, revenue, currency, value: null, properties };
-      this.tables.add(TENANT, this.event, node, this.record, user, event);
+      this.groups.add(TENANT, this.event, node, this.record, user, event);
       this.count(MINUTE_MS, timestamp, text);
       this.count(HOUR_MS, timestamp, text);
     }
     const traceId = idOf(traceIds, this.record - 1);
-    table.insertRecord.run(
+    this.groups.insertRecord.run(
       this.record,
       TENANT,
       traceId,

@@ -182,15 +182,15 @@ suite('A backup that was damaged', () => {
           ),
       ],
       [
-        /store\.db is damaged: event 1 in events_1 is not one of its record 1/,
-        () => change('store.db', 'UPDATE records_1 SET no = 9 WHERE no = 1'),
+        /store\.db is damaged: event 1 is not one of its record 1/,
+        () => change('store.db', 'UPDATE records SET no = 9 WHERE no = 1'),
       ],
       [
-        /store\.db is damaged: event 2 in events_1 is not one of its record 2/,
-        () => change('store.db', 'UPDATE records_1 SET first_event = 3 WHERE no = 2'),
+        /store\.db is damaged: event 2 is not one of its record 2/,
+        () => change('store.db', 'UPDATE records SET first_event = 3 WHERE no = 2'),
       ],
       [
-        /store\.db is damaged: event 1 in events_1 is of node 1, which is not there/,
+        /store\.db is damaged: event 1 is of node 1, which is not there/,
         () => change('store.db', 'DELETE FROM nodes WHERE no = 1'),
       ],
       [

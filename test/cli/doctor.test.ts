@@ -468,11 +468,11 @@ suite('sluice doctor', () => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     const database = new DatabaseSync(storeFileOf(folder.data));
-    database.exec('DELETE FROM records_1 WHERE no = 1');
+    database.exec('DELETE FROM records WHERE no = 1');
     database.close();
     const { code, problem } = await examine(folder.data, ['--deep']);
     assert.equal(code, 1);
-    assert.match(problem, /error store: it is damaged: event 1 in events_1 is not one of its record 1 → /);
+    assert.match(problem, /error store: it is damaged: event 1 is not one of its record 1 → /);
   });
 
   test('a store that is no database at all is reported in plain words', async (context) => {

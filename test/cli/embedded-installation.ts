@@ -26,10 +26,10 @@ export interface Installation {
   readonly key: string;
 }
 
-/** So few that there are several tables of events, and blocks that were made again. */
-const TABLE_EVENTS = 300;
+/** So few that there are several groups of events, and blocks that were made again. */
+const GROUP_EVENTS = 300;
 /** So that some profile deltas are not merged yet. */
-const SIZES = { tableEvents: TABLE_EVENTS, profileSizes: { fanOut: 2, blockRows: 3, mergedBytesMin: 300 } };
+const SIZES = { groupEvents: GROUP_EVENTS, profileSizes: { fanOut: 2, blockRows: 3, mergedBytesMin: 300 } };
 
 export async function fillInstallation(dataFolder: string, records = 600): Promise<Installation> {
   const entries = entriesOf(11, records);

@@ -35,8 +35,8 @@ import {
   TENANT,
 } from './store-feeding.ts';
 
-/** Few, so that every test has several tables. */
-const TABLE_EVENTS = 5;
+/** Few, so that every test has several groups. */
+const GROUP_EVENTS = 5;
 /** So that every test has runs of several blocks, and merges that take several steps. */
 const RUNS = { indexSizes: { fanOut: 3, blockRows: 2, mergedBytesMin: 1 } };
 /** So that a node is in several runs, and its run in several blocks. */
@@ -54,13 +54,13 @@ interface SqliteStoreUnderTest extends StoreUnderTest {
 
 function openIn(
   folder: string,
-  tableEvents = TABLE_EVENTS,
+  groupEvents = GROUP_EVENTS,
   setup: Pick<StoreWriterSetup, 'indexSizes' | 'profileSizes' | 'hashOf'> = {},
 ): SqliteStoreUnderTest {
   const { hashOf } = setup;
   const file = fileIn(folder);
   copyFileSync(fileIn(original), file);
-  const writer = openSqliteStoreWriter({ file, tableEvents, ...setup });
+  const writer = openSqliteStoreWriter({ file, groupEvents, ...setup });
   const store = openSqliteStore(file, hashOf === undefined ? {} : { hashOf });
   return {
     file,
@@ -74,8 +74,8 @@ function openIn(
   };
 }
 
-storeContract('SQLite, in one table', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000)));
-storeLayoutContract('SQLite, in many tables, runs merged in many steps, match keys with one of three hashes', () => {
+storeContract('SQLite, in one group', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000)));
+storeLayoutContract('SQLite, in many groups, runs merged in many steps, match keys with one of three hashes', () => {
   const hashOf = keyHashes(new Uint8Array(32));
   /** Few hashes, so that most match keys share one and are distinguished by the rest alone, and some differ in it. */
   const alike: HashOfKey = (tenant, kind, value) => {
@@ -88,10 +88,10 @@ storeLayoutContract('SQLite, in many tables, runs merged in many steps, match ke
 suite('The file of the SQLite store', () => {
   async function inFile(
     use: (under: SqliteStoreUnderTest) => Promise<void>,
-    tableEvents?: number,
+    groupEvents?: number,
     sizes: Pick<StoreWriterSetup, 'indexSizes' | 'profileSizes'> = {},
   ): Promise<void> {
-    const under = openIn(temporaryFolder(), tableEvents, sizes);
+    const under = openIn(temporaryFolder(), groupEvents, sizes);
     try {
       await use(under);
     } finally {
@@ -104,13 +104,11 @@ suite('The file of the SQLite store', () => {
     return files.map((name) => readFileSync(name).toString('latin1')).join('');
   }
 
-  function tablesOf({ file }: SqliteStoreUnderTest): string[] {
+  function groupsIn({ file }: SqliteStoreUnderTest): number[] {
     const database = new DatabaseSync(file, { readOnly: true });
-    const rows = database
-      .prepare("SELECT name FROM sqlite_schema WHERE name GLOB 'events_[0-9]*' AND type = 'table'")
-      .all();
+    const rows = database.prepare('SELECT no FROM event_groups ORDER BY no').all();
     database.close();
-    return rows.map(({ name }) => String(name));
+    return rows.map(({ no }) => Number(no));
   }
 
   for (const [words, sizes] of [
@@ -144,19 +142,19 @@ suite('The file of the SQLite store', () => {
       );
     });
 
-  test('tables of events are dropped once they are empty, the newest never', async () => {
+  test('groups of events are dropped once they are empty, the newest never', async () => {
     await inFile(async (under) => {
       for (let day = 0; day < 4; day++) {
         for (let n = 0; n < 10; n++)
           await send(under, [person({ user_id: 'u' })], { receivedAt: START + day * DAY_MS });
       }
-      assert.equal(tablesOf(under).length, 8);
+      assert.equal(groupsIn(under).length, 8);
       await sweepAll(under, { eventsMs: 2 * DAY_MS }, START + 4 * DAY_MS - 1);
       assert.equal((await eventsOf(under)).length, 20);
-      assert.equal(tablesOf(under).length, 4);
+      assert.equal(groupsIn(under).length, 4);
       await sweepAll(under, { eventsMs: 0 }, START + 9 * DAY_MS);
-      assert.deepEqual(tablesOf(under), ['events_8']);
-      assert.ok(entriesIn(under) <= 2 * TABLE_EVENTS, 'entries of dropped tables are left');
+      assert.deepEqual(groupsIn(under), [8]);
+      assert.ok(entriesIn(under) <= 2 * GROUP_EVENTS, 'entries of dropped groups are left');
       await send(under, [person({ user_id: 'u' })], { receivedAt: START + 9 * DAY_MS });
       assert.equal((await eventsOf(under)).length, 1);
     });
@@ -203,7 +201,7 @@ suite('The file of the SQLite store', () => {
     }, 10_000);
   });
 
-  /** By families: the entries of the index, and of each of them the runs of each table. */
+  /** By families: the entries of the index, and of each of them the runs of each group. */
   function indexOf({ file }: SqliteStoreUnderTest): { entries: number; runs: number[] }[] {
     const database = new DatabaseSync(file, { readOnly: true });
     const families = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map((index) => {
@@ -212,8 +210,8 @@ suite('The file of the SQLite store', () => {
       for (const { no } of reader.listRuns()) {
         entries += Array.from(reader.ascending(no, [Number.MIN_SAFE_INTEGER], [Number.MAX_SAFE_INTEGER])).length;
       }
-      const tables = database.prepare('SELECT no FROM event_tables ORDER BY no').all();
-      return { entries, runs: tables.map(({ no }) => reader.listRuns(Number(no)).length) };
+      const groups = database.prepare('SELECT no FROM event_groups ORDER BY no').all();
+      return { entries, runs: groups.map(({ no }) => reader.listRuns(Number(no)).length) };
     });
     database.close();
     return families;
@@ -266,7 +264,7 @@ suite('The file of the SQLite store', () => {
     }
   });
 
-  test('a full table has one run once the writer was idle, and a timeline over many runs is whole and in order', async () => {
+  test('a full group has one run once the writer was idle, and a timeline over many runs is whole and in order', async () => {
     const under = openIn(temporaryFolder(), 300, RUNS);
     try {
       for (let n = 0; n < 90; n++) {

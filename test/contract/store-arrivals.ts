@@ -6,6 +6,7 @@ import { type ArrivalFilter, type ArrivedEvent, BadCursorError } from '../../src
 import { OLDEST } from '../../src/views/cursor.ts';
 import {
   DAY_MS,
+  eventsOf,
   type OpenStore,
   OTHER_TENANT,
   person,
@@ -120,6 +121,7 @@ export function storeArrivalsContract(open: OpenStore): void {
       const next = await send(under, [person({ user_id: 'u' })], { receivedAt: START + 9 * DAY_MS + 1 });
       await sweepAll(under, { eventsMs: 5 * DAY_MS }, START + 10 * DAY_MS);
       assert.deepEqual(await tracesAfter(OLDEST), [early, early, next]);
+      assert.equal((await eventsOf(under)).length, 3);
       assert.deepEqual(await tracesAfter(before), [next]);
       assert.deepEqual(await tracesAfter(at), [next]);
       await sweepAll(under, { eventsMs: 5 * DAY_MS }, START + 20 * DAY_MS);

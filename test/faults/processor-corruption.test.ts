@@ -75,7 +75,7 @@ after(() => shared.disposeAsync());
 /** The texts of the first block of events. */
 function textsIn(file: string): Uint8Array {
   using database = new DatabaseSync(file, { readOnly: true });
-  return database.prepare('SELECT texts FROM events_1 LIMIT 1').get()?.['texts'] as Uint8Array;
+  return database.prepare('SELECT texts FROM events LIMIT 1').get()?.['texts'] as Uint8Array;
 }
 
 function flipTexts(page: Buffer, texts: Uint8Array): void {

@@ -42,25 +42,25 @@ export async function appendAll(dataFolder: string, entries: readonly LogEntry[]
 
 export interface Processing extends Partial<ProcessorParts> {
   readonly storeFile?: string;
-  readonly tableEvents?: number;
+  readonly groupEvents?: number;
   readonly profileSizes?: StoreWriterSetup['profileSizes'];
 }
 
-/** So small that a short log makes many batches, transactions and tables of events. */
+/** So small that a short log makes many batches, transactions and groups of events. */
 export const KILLED_PROCESSING: Processing = {
   batchBytesMax: 2_500,
   transactionUsersMax: 30,
-  tableEvents: 70,
+  groupEvents: 70,
   profileSizes: { fanOut: 2, blockRows: 8, mergedBytesMin: 500 },
 };
 
 /** Until the log is used up. */
 export async function processAll(dataFolder: string, processing: Processing = {}): Promise<void> {
-  const { storeFile = storeFileOf(dataFolder), tableEvents, profileSizes, ...parts } = processing;
+  const { storeFile = storeFileOf(dataFolder), groupEvents, profileSizes, ...parts } = processing;
   const options = parts.options ?? { defaultCountry: null, junkValues: new Set() };
   const writer = openSqliteStoreWriter({
     file: storeFile,
-    ...(tableEvents !== undefined && { tableEvents }),
+    ...(groupEvents !== undefined && { groupEvents }),
     ...(profileSizes !== undefined && { profileSizes }),
   });
   const log = openPartitionedLog(dataFolder);

@@ -36,10 +36,10 @@ suite('A history of 2,500 mixed records', () => {
     await processAll(dataFolder);
     await processAll(dataFolder, {
       storeFile: other,
-      // Some hundreds of batches, many transactions, several tables, and runs that are merged several times.
+      // Some hundreds of batches, many transactions, several groups of events, and runs that are merged several times.
       batchBytesMax: 5_000,
       transactionUsersMax: 300,
-      tableEvents: 1_500,
+      groupEvents: 1_500,
       profileSizes: { fanOut: 3, blockRows: 8, mergedBytesMin: 500 },
     });
 

@@ -10,7 +10,7 @@ import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { damageIn, isDamage } from './database.ts';
 import { inspectSegment, readLogFacts } from './log/recovery.ts';
 import { holdsRecords, listSegments } from './log/segments.ts';
-import { type EventTable, StoreConnection } from './store/connection.ts';
+import { StoreConnection } from './store/connection.ts';
 import { type BlockEvent, unpackBlock } from './store/event-blocks.ts';
 import type { BlockRow } from './store/stored-events.ts';
 
@@ -84,32 +84,23 @@ function* brokenLinks(store: StoreConnection, sequences: Sequences): Generator<s
     if (no < isNode.length) isNode[no] = 1;
     else yield beyond('node', no, sequences);
   }
-  for (const table of store.tables()) yield* brokenLinksOfTable(store, table, isNode, sequences);
-}
-
-function* brokenLinksOfTable(
-  store: StoreConnection,
-  { no: table }: EventTable,
-  isNode: Uint8Array,
-  sequences: Sequences,
-): Generator<string> {
-  const records = store.iterate<RecordRow>(`SELECT no, tenant, first_event, events FROM records_${table} ORDER BY no`);
+  const records = store.iterate<RecordRow>('SELECT no, tenant, first_event, events FROM records ORDER BY no');
   let record = records.next().value as RecordRow | undefined;
   let [lastEvent, lastRecord] = [0, 0];
-  const blocks = `SELECT first_event, tenant, events, numbers, texts, crc FROM events_${table} ORDER BY first_event`;
+  const blocks = 'SELECT first_event, tenant, events, numbers, texts, crc FROM events ORDER BY first_event';
   for (const block of store.iterate<BlockRow & { readonly events: number }>(blocks)) {
     const events = unpackBlock(block.tenant, block);
     if (events.length !== block.events) {
-      yield `the block of events ${block.first_event} in events_${table} holds ${events.length}, and says ${block.events}`;
+      yield `the block of events ${block.first_event} holds ${events.length}, and says ${block.events}`;
     }
     for (const event of events) {
       // Records and events are numbered in the same order.
       while (record !== undefined && record.no < event.record) record = records.next().value as RecordRow | undefined;
-      if (!isOf(event, record)) yield `event ${event.no} in events_${table} is not one of its record ${event.record}`;
+      if (!isOf(event, record)) yield `event ${event.no} is not one of its record ${event.record}`;
       if (event.node !== null && isNode[event.node] !== 1) {
-        yield `event ${event.no} in events_${table} is of node ${event.node}, which is not there`;
+        yield `event ${event.no} is of node ${event.node}, which is not there`;
       }
-      if (event.no <= lastEvent) yield `event ${event.no} in events_${table} comes after event ${lastEvent}`;
+      if (event.no <= lastEvent) yield `event ${event.no} comes after event ${lastEvent}`;
       [lastEvent, lastRecord] = [event.no, Math.max(lastRecord, event.record)];
     }
   }

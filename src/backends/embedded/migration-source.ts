@@ -2,8 +2,7 @@
  * The embedded installation as the source of a migration (`migration/parts.ts`): all of `store.db` and `keys.db`,
  * opened for reading only. The caller holds the lock of the data folder, so no server writes meanwhile.
  *
- * A position is a JSON array of the values that a part is ordered by, bytes as `{"hex": …}`. Records and events are read
- * table by table, oldest first: numbers grow from table to table, so the order is that of arrival. Events are unpacked from
+ * A position is a JSON array of the values that a part is ordered by, bytes as `{"hex": …}`. Events are unpacked from
  * their blocks, and a chunk ends between two blocks. The mutable state of nodes, and first uses, are in sorted runs.
  */
 
@@ -101,9 +100,7 @@ class SqliteMigrationSource implements MigrationSource {
   async count(part: string): Promise<number> {
     try {
       if (FIRST_USES[part] !== undefined) return this.#groups(part, null).reduce((count) => count + 1, 0);
-      if (part === 'events') return this.#store.tables().reduce((sum, { no }) => sum + countStored(this.#store, no), 0);
-      const tables = part === 'records' ? this.#store.tables().map(({ no }) => `records_${no}`) : [part];
-      return tables.reduce((sum, table) => sum + countIn(this.#connection(part), table), 0);
+      return part === 'events' ? countStored(this.#store) : countIn(this.#connection(part), part);
     } catch (error) {
       throw this.#asOperatorError(part, error);
     }
@@ -120,7 +117,7 @@ class SqliteMigrationSource implements MigrationSource {
   #groups(part: string, after: Position | null): Generator<RowGroup> {
     const shape = FIRST_USES[part];
     if (shape !== undefined) return firstUses(this.#store, shape, after);
-    if (part === 'records' || part === 'events') return rowsOfTables(this.#store, part, after);
+    if (part === 'events') return storedEvents(this.#store, after);
     const rows = tableRows(this.#connection(part), part, after);
     return part === 'nodes' ? withState(this.#store, rows) : rows;
   }
@@ -192,30 +189,12 @@ function useOf(shape: RunsShape, entry: Entry): Row {
   return { received_at: receivedAt, trace_id: uuidBytes(traceId), body_hash: bodyHash };
 }
 
-function* rowsOfTables(
-  store: StoreConnection,
-  part: 'records' | 'events',
-  after: Position | null,
-): Generator<RowGroup> {
-  const [startTable = 0, startNo = 0] = (after ?? []).map(Number);
-  const groups = part === 'events' ? eventGroups : recordGroups;
-  for (const { no: table } of store.tables()) {
-    if (table >= startTable) yield* groups(store, table, table === startTable ? startNo : -1);
-  }
-}
-
-function* recordGroups(store: StoreConnection, table: number, after: number): Generator<RowGroup> {
-  for (const row of store.iterate<Row>(`SELECT * FROM records_${table} WHERE no > ? ORDER BY no`, after)) {
-    yield { rows: [row], position: [table, row['no'] ?? null] };
-  }
-}
-
-function* eventGroups(store: StoreConnection, table: number, after: number): Generator<RowGroup> {
+function* storedEvents(store: StoreConnection, after: Position | null): Generator<RowGroup> {
   const blocks = store.iterate<BlockRow>(
-    `SELECT first_event, tenant, numbers, texts, crc FROM events_${table} WHERE first_event > ? ORDER BY first_event`,
-    after,
+    'SELECT first_event, tenant, numbers, texts, crc FROM events WHERE first_event > ? ORDER BY first_event',
+    after?.[0] ?? 0,
   );
-  const selectRecord = `SELECT no, trace_id, received_at, key_id FROM records_${table} WHERE no = ?`;
+  const selectRecord = 'SELECT no, trace_id, received_at, key_id FROM records WHERE no = ?';
   let record: Row | undefined;
   for (const block of blocks) {
     const rows: Row[] = [];
@@ -235,7 +214,7 @@ function* eventGroups(store: StoreConnection, table: number, after: number): Gen
         value: amountText(event.value),
       });
     }
-    yield { rows, position: [table, block.first_event] };
+    yield { rows, position: [block.first_event] };
   }
 }
 

@@ -196,7 +196,7 @@ function graphIn(file: string): unknown[] {
     'SELECT node_a, node_b FROM cannot_link ORDER BY node_a, node_b',
     'SELECT name, next FROM sequences ORDER BY name',
     'SELECT * FROM profile_counts ORDER BY tenant',
-    'SELECT * FROM event_tables ORDER BY no',
+    'SELECT * FROM event_groups ORDER BY no',
   ].map((sql) => database.prepare(sql).all());
   const states = Array.from(new StoredRuns(database, PROFILE_RUNS).all([0]), ({ key, values }) => [
     key,
@@ -233,7 +233,7 @@ suite('A writer that remembers people over erases and unmerges', () => {
     test(`writes the same as one with an empty cache (history ${seed})`, async (context) => {
       const [file, other] = [fileIn(context), fileIn(context)];
       const setup: Omit<StoreWriterSetup, 'file'> = {
-        tableEvents: 40,
+        groupEvents: 40,
         indexSizes: { fanOut: 3, blockRows: 2, mergedBytesMin: 1 },
         profileSizes: { fanOut: 2, blockRows: 3, mergedBytesMin: 300 },
       };

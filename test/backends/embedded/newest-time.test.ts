@@ -18,7 +18,7 @@ test('the newest time of a store is that of its newest record, or of a later era
   t.after(() => database.close());
   assert.equal(newestProcessed(file), 0);
   database
-    .prepare('INSERT INTO event_tables (no, first_event, first_kept, events, received_max) VALUES (1, 1, 1, 0, ?)')
+    .prepare('INSERT INTO event_groups (no, first_record, events, received_max) VALUES (1, 1, 0, ?)')
     .run(RECEIVED_AT);
   assert.equal(newestProcessed(file), RECEIVED_AT);
   database.prepare("INSERT INTO tenants (id, last_erased_at) VALUES ('t', ?)").run(ERASED_AT);

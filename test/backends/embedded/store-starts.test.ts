@@ -29,7 +29,7 @@ function startOn(file: string): void {
 /** A start of a server, until `use` has ended. */
 async function during<Result>(file: string, use: (running: Running) => Promise<Result>): Promise<Result> {
   startOn(file);
-  const writer = openSqliteStoreWriter({ file, tableEvents: 1_000 });
+  const writer = openSqliteStoreWriter({ file, groupEvents: 1_000 });
   const store = openSqliteStore(file);
   const close = async (): Promise<void> => {
     await store.close();

@@ -6,7 +6,7 @@
  *
  * A key is unique among the runs of a group, unless the tree has `combine`, which makes one entry of two. The result
  * must not depend on their order: a merged run has a new number and old entries, so the numbers of runs say nothing
- * about age. Runs of different groups (days, tables of events) are never merged, so that a group can be dropped.
+ * about age. Runs of different groups (days, groups of events) are never merged, so that a group can be dropped.
  *
  * Merging is incremental: a merge moves entries from its input runs, which become empty, to its output run. Every run
  * that is written advances each running merge by a multiple of its bytes, in the caller's transaction. So the cost is

@@ -1,6 +1,6 @@
 /**
  * A connection to the store's file: prepared statements by their text, transactions, and what nearly every query starts
- * with (tenants, tables of events). Belongs to one thread. A read transaction is opened and ended
+ * with (tenants, groups of events). Belongs to one thread. A read transaction is opened and ended
  * within one call, never across an `await`, so that nothing prevents a checkpoint from emptying the write-ahead log.
  */
 
@@ -20,7 +20,7 @@ import { NO_LOCKS, runStatement } from '../sql-database.ts';
 import { hashesOf } from './match-keys.ts';
 import { uuidBytes } from '../uuids.ts';
 
-/** Statements name tables of events, which come and go; so the cache is cleared when it gets large. */
+/** A statement with a list has a text for each length of it; so the cache is cleared when it gets large. */
 const STATEMENTS_MAX = 2_000;
 /** Longer ones insert many rows, a different number each time. */
 const STATEMENT_LENGTH_MAX = 4_096;
@@ -33,17 +33,20 @@ export interface Tenant {
   readonly id: TenantId;
 }
 
-export interface EventTable {
+export interface EventGroup {
   readonly no: number;
-  readonly first_event: number;
-  /** No event below it is left. */
-  readonly first_kept: number;
-  readonly events: number;
+  readonly first_record: number;
   /** 1 if index entries may belong to events that are no longer stored. */
   readonly expired: number;
+  /** No event of the group below it is left. */
+  readonly first_kept: number;
   readonly timestamp_min: number | null;
   readonly timestamp_max: number | null;
 }
+
+/** That of the oldest record that is left. */
+const FIRST_EVENT_KEPT = `coalesce((SELECT first_event FROM records WHERE records.no >= first_record ORDER BY records.no LIMIT 1),
+  ${Number.MAX_SAFE_INTEGER})`;
 
 /** Names `Row`, which the caller gives: the linter rejects a type parameter that only the result of `get` uses. */
 type Sql<Row> = string | (string & { readonly row: Row });
@@ -131,10 +134,11 @@ export class StoreConnection {
     return no;
   }
 
-  /** Oldest first. Call it in the transaction that uses the result: the writer creates and removes tables. */
-  tables(): EventTable[] {
+  /** Oldest first. Call it in the transaction that uses the result: the writer creates and removes groups. */
+  eventGroups(): EventGroup[] {
     return this.all(
-      `SELECT no, first_event, first_kept, events, expired, timestamp_min, timestamp_max FROM event_tables ORDER BY no`,
+      `SELECT no, first_record, expired, iif(expired, ${FIRST_EVENT_KEPT}, 0) AS first_kept, timestamp_min, timestamp_max
+       FROM event_groups ORDER BY no`,
     );
   }
 

@@ -26,7 +26,7 @@ import {
   EVENTS_BY_TENANT,
   eventsBetween,
 } from './stored-events.ts';
-import { type EventTable, storeIdOf, type StoreConnection } from './connection.ts';
+import { type EventGroup, storeIdOf, type StoreConnection } from './connection.ts';
 import {
   arrivalCursorIn,
   arrivalCursorOf,
@@ -72,10 +72,10 @@ export function listEvents(store: StoreConnection, tenant: number, query: EventQ
   );
   const rows: StoredEvent[] = [];
   let length = 0;
-  for (const { table, no } of keys.slice(0, query.limit)) {
-    const row = reader.get(table, no);
+  for (const { no } of keys.slice(0, query.limit)) {
+    const row = reader.get(no);
     if (row === undefined) throw new Error(`event ${no} is in the index and not in the table`);
-    rows.push(storedEvent(store, table, row));
+    rows.push(storedEvent(store, row));
     length += row.properties.length;
     if (length > PAGE_LENGTH_MAX) break;
   }
@@ -85,10 +85,6 @@ export function listEvents(store: StoreConnection, tenant: number, query: EventQ
     rows,
     nextCursor: hasMore ? eventCursorOf(tenant, query, last) : null,
   };
-}
-
-interface FoundEvent extends EventKey {
-  readonly table: number;
 }
 
 interface KeyQuery {
@@ -103,22 +99,21 @@ interface KeyQuery {
 }
 
 /**
- * The events that match a query, newest first by (timestamp, number), as keys: cheap to collect from the indexes of many
- * tables of events, before any event is read.
+ * The events that match a query, newest first by (timestamp, number), as keys: cheap to collect from many groups of the
+ * index, before any event is read.
  *
- * Every run of the index of a table, and for a profile that of every node, is a sorted stream; the streams are merged.
- * A stream is read only when its table's newest timestamp could be next, so recent events are found in the newest
- * tables alone.
+ * Every run of a group, and for a profile that of every node, is a sorted stream; the streams are merged. A stream is
+ * read only when its group's newest timestamp could be next, so recent events are found in the newest groups alone.
  */
-function findEvents(store: StoreConnection, reader: EventReader, query: KeyQuery, wanted: number): FoundEvent[] {
-  const tables = store.tables();
-  if (query.eventName === null || query.nodes !== null) return mergeStreams(store, reader, tables, query, wanted);
-  const found: FoundEvent[] = [];
+function findEvents(store: StoreConnection, reader: EventReader, query: KeyQuery, wanted: number): EventKey[] {
+  const groups = store.eventGroups();
+  if (query.eventName === null || query.nodes !== null) return mergeStreams(store, reader, groups, query, wanted);
+  const found: EventKey[] = [];
   for (const minute of minutesWith(store, query.tenant, query.eventName, query)) {
     const end = { timestamp: minute + MINUTE_MS, no: 0 };
     const before = compareEventKeys(query.before, end) < 0 ? query.before : end;
     const part = { ...query, before, from: Math.max(query.from, minute) };
-    found.push(...mergeStreams(store, reader, tables, part, wanted - found.length));
+    found.push(...mergeStreams(store, reader, groups, part, wanted - found.length));
     if (found.length >= wanted) break;
   }
   return found;
@@ -173,48 +168,49 @@ function* bucketsWith(
 function mergeStreams(
   store: StoreConnection,
   reader: EventReader,
-  tables: readonly EventTable[],
+  groups: readonly EventGroup[],
   query: KeyQuery,
   wanted: number,
-): FoundEvent[] {
+): EventKey[] {
   const index = query.nodes === null ? EVENTS_BY_TENANT : EVENTS_BY_NODE;
   const owners = query.nodes ?? [query.tenant];
-  const streams = tables.flatMap((table) => {
-    const { no, timestamp_min: min, timestamp_max: max } = table;
+  const streams = groups.flatMap((group) => {
+    const { no, timestamp_min: min, timestamp_max: max } = group;
     if (min === null || max === null || min > query.before.timestamp || max < query.from) return [];
     const runs = store.runs(index).listRuns(no);
     return runs.flatMap((run) =>
-      owners.map((owner) => wantedKeys(store, reader, table, run.no, { ...query, index, owner })),
+      owners.map((owner) => wantedKeys(store, reader, group, run.no, { ...query, index, owner })),
     );
   });
-  const found: FoundEvent[] = [];
-  for (const { timestamp, no, table } of merged(streams, (a, b) => compareEventKeys(b, a))) {
-    if (table !== null) found.push({ timestamp, no, table });
+  const found: EventKey[] = [];
+  for (const key of merged(streams, (a, b) => compareEventKeys(b, a))) {
+    if (key.no !== NO_EVENT) found.push(key);
     if (found.length >= wanted) break;
   }
   return found;
 }
 
+/** The number of an upper limit: above those of all events. */
+const NO_EVENT = Number.MAX_SAFE_INTEGER;
+
 /**
  * The entries of one owner in one run whose events are stored and have the requested name, newest first. Before them
- * comes their upper limit, without a table: so the run is not read until that is the newest of all.
+ * comes their upper limit, `NO_EVENT`: so the run is not read until that is the newest of all.
  */
 function* wantedKeys(
   store: StoreConnection,
   reader: EventReader,
-  table: EventTable,
+  group: EventGroup,
   run: number,
   query: EntryQuery & Pick<KeyQuery, 'eventName'>,
-): Generator<EventKey & { readonly table: number | null }, undefined> {
+): Generator<EventKey, undefined> {
   const { eventName, before } = query;
-  const timestamp = Math.min(table.timestamp_max ?? Number.NEGATIVE_INFINITY, before.timestamp);
-  yield { timestamp, no: Number.MAX_SAFE_INTEGER, table: null };
-  const isAlwaysWanted = eventName === null && table.expired === 0;
-  for (const key of entriesOfRun(store, table, run, query)) {
-    const event = isAlwaysWanted ? undefined : reader.get(table.no, key.no);
-    if (isAlwaysWanted || (event !== undefined && (eventName === null || event.name === eventName))) {
-      yield { ...key, table: table.no };
-    }
+  const timestamp = Math.min(group.timestamp_max ?? Number.NEGATIVE_INFINITY, before.timestamp);
+  yield { timestamp, no: NO_EVENT };
+  const isAlwaysWanted = eventName === null && group.expired === 0;
+  for (const key of entriesOfRun(store, group, run, query)) {
+    const event = isAlwaysWanted ? undefined : reader.get(key.no);
+    if (isAlwaysWanted || (event !== undefined && (eventName === null || event.name === eventName))) yield key;
   }
 }
 
@@ -226,9 +222,9 @@ interface EventContext {
 }
 
 /** With the columns of its record and its profile. */
-function storedEvent(store: StoreConnection, table: number, event: BlockEvent): StoredEvent {
+function storedEvent(store: StoreConnection, event: BlockEvent): StoredEvent {
   const context = store.get<EventContext>(
-    `SELECT record.trace_id, record.received_at, record.key_id, node.id AS profile_id FROM records_${table} AS record
+    `SELECT record.trace_id, record.received_at, record.key_id, node.id AS profile_id FROM records AS record
      LEFT JOIN aliases ON aliases.node = ?1 LEFT JOIN nodes AS node ON node.no = coalesce(aliases.root, ?1)
      WHERE record.no = ?2`,
     event.node,
@@ -261,8 +257,8 @@ export function listArrivals(
   const issuer = issuerOf(store);
   const events: ArrivedEvent[] = [];
   let length = 0;
-  const last = scanArrivals(store, tenant, issuer, after, (table, event) => {
-    events.push(arrivedEvent(store, issuer, table, event));
+  const last = scanArrivals(store, tenant, issuer, after, (event) => {
+    events.push(arrivedEvent(store, issuer, event));
     length += event.properties.length;
     return events.length >= limit || length > PAGE_LENGTH_MAX;
   });
@@ -281,16 +277,16 @@ export function listNewestArrivals(
 ): NewestArrivals {
   const issuer = issuerOf(store);
   const matches = matcherOf(store, tenant, filter);
-  const newest: { table: number; event: BlockEvent }[] = [];
+  const newest: BlockEvent[] = [];
   let length = 0;
   let skippedEvents = 0;
   let lastSkipped = 0;
-  const last = scanArrivals(store, tenant, issuer, after, (table, event) => {
-    if (!matches(table, event)) return false;
-    newest.push({ table, event });
+  const last = scanArrivals(store, tenant, issuer, after, (event) => {
+    if (!matches(event)) return false;
+    newest.push(event);
     length += event.properties.length;
     while (newest.length > limit || (length > PAGE_LENGTH_MAX && newest.length > 1)) {
-      const { event: oldest } = newest.shift() as (typeof newest)[number];
+      const oldest = newest.shift() as BlockEvent;
       length -= oldest.properties.length;
       skippedEvents += 1;
       lastSkipped = oldest.no;
@@ -298,7 +294,7 @@ export function listNewestArrivals(
     return false;
   });
   return {
-    events: newest.map(({ table, event }) => arrivedEvent(store, issuer, table, event)),
+    events: newest.map((event) => arrivedEvent(store, issuer, event)),
     last: arrivalCursorOf(issuer, last),
     skipped: skippedEvents === 0 ? null : { events: skippedEvents, cursor: arrivalCursorOf(issuer, lastSkipped) },
   };
@@ -308,26 +304,26 @@ function issuerOf(store: StoreConnection): CursorIssuer {
   return { storeId: storeIdIn(storeIdOf(store)), historyId: latestStart(store) };
 }
 
-function arrivedEvent(store: StoreConnection, issuer: CursorIssuer, table: number, event: BlockEvent): ArrivedEvent {
-  return { ...storedEvent(store, table, event), cursor: arrivalCursorOf(issuer, event.no) };
+function arrivedEvent(store: StoreConnection, issuer: CursorIssuer, event: BlockEvent): ArrivedEvent {
+  return { ...storedEvent(store, event), cursor: arrivalCursorOf(issuer, event.no) };
 }
 
 function matcherOf(
   store: StoreConnection,
   tenant: number | undefined,
   { eventName, profileId, keyId }: ArrivalFilter,
-): (table: number, event: BlockEvent) => boolean {
+): (event: BlockEvent) => boolean {
   const person = profileId === null || tenant === undefined ? null : nodesById(store, tenant, profileId);
   const nodes = person === null ? null : new Set(person?.nodes.map(({ node }) => node));
   // Events of a request are consecutive.
   let record = 0;
   let isOfKey = keyId === null;
-  return (table, event) => {
+  return (event) => {
     if (eventName !== null && event.name !== eventName) return false;
     if (nodes !== null && (event.node === null || !nodes.has(event.node))) return false;
     if (keyId !== null && event.record !== record) {
       record = event.record;
-      const sql = `SELECT key_id FROM records_${table} WHERE no = ?`;
+      const sql = 'SELECT key_id FROM records WHERE no = ?';
       isOfKey = store.get<{ key_id: string }>(sql, record)?.key_id === keyId;
     }
     return isOfKey;
@@ -343,29 +339,22 @@ function scanArrivals(
   tenant: number | undefined,
   issuer: CursorIssuer,
   after: string | null,
-  visit: (table: number, event: BlockEvent) => boolean,
+  visit: (event: BlockEvent) => boolean,
 ): number {
   const row = store.get<{ next: number }>("SELECT next FROM sequences WHERE name = 'event'");
   const end = (row?.next ?? 1) - 1;
   let last = after === null ? end : numberIn(store, tenant, issuer, after, end);
-  let left = ARRIVALS_SCANNED_MAX;
-  const tables = tenant === undefined ? [] : store.tables();
-  for (const [index, table] of tables.entries()) {
-    const tableEnd = (tables[index + 1]?.first_event ?? end + 1) - 1;
-    if (tableEnd <= last) continue;
-    for (let from = Math.max(last + 1, table.first_event); from <= tableEnd; from = last + 1) {
-      const wanted = Math.min(tableEnd, from + left - 1);
-      // To the end of a block: the rest of a started one would be skipped.
-      last = wanted < tableEnd ? beforeNextBlock(store, table.no, wanted, tableEnd) : tableEnd;
-      for (const event of eventsBetween(store, table.no, from, last + 1, tenant)) {
-        if (visit(table.no, event)) return event.no;
-      }
-      // Skipped numbers cost nothing, and a page must not end among them.
-      left = last - wanted >= BLOCK_EVENTS_MAX ? ARRIVALS_SCANNED_MAX : left - (wanted - from + 1);
-      if (left <= 0) return last;
-    }
+  if (tenant === undefined) return end;
+  while (last < end) {
+    const from = last + 1;
+    const wanted = last + ARRIVALS_SCANNED_MAX;
+    // To the end of a block: the rest of a started one would be skipped.
+    last = beforeNextBlock(store, wanted, end);
+    for (const event of eventsBetween(store, from, last + 1, tenant)) if (visit(event)) return event.no;
+    // Skipped numbers cost nothing, and a page must not end among them.
+    if (last - wanted < BLOCK_EVENTS_MAX) break;
   }
-  return end;
+  return last;
 }
 
 /** The number in a cursor. Throws `BadCursorError` for one after which something may be missing. */
@@ -390,7 +379,7 @@ function numberIn(
 }
 
 /** Every start skips numbers (starts.ts): none of them is read. */
-function beforeNextBlock(store: StoreConnection, table: number, after: number, tableEnd: number): number {
-  const sql = `SELECT min(first_event) AS next FROM events_${table} WHERE first_event > ?`;
-  return (store.get<{ next: number | null }>(sql, after)?.next ?? tableEnd + 1) - 1;
+function beforeNextBlock(store: StoreConnection, after: number, end: number): number {
+  const sql = 'SELECT min(first_event) AS next FROM events WHERE first_event > ?';
+  return (store.get<{ next: number | null }>(sql, after)?.next ?? end + 1) - 1;
 }

@@ -39,7 +39,7 @@ import {
 } from './stored-events.ts';
 import { forgetEventIds, type UsedEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
-import { type EventTable, idBytes, inWriteTransaction, type StoreConnection } from './connection.ts';
+import { type EventGroup, idBytes, inWriteTransaction, type StoreConnection } from './connection.ts';
 import { MATCH_KEYS, runKeyOf } from './match-keys.ts';
 import { PROFILE_RUNS, subtractEvents } from './profile-runs.ts';
 import { identifiersOf, mergesOf, nodesById } from './profiles.ts';
@@ -152,12 +152,12 @@ function eraseEvents(
 ): { readonly removed: readonly RemovableEvent[]; readonly isDone: boolean } {
   const startedAt = performance.now();
   const removed: RemovableEvent[] = [];
-  for (const table of store.tables()) {
+  for (const group of store.eventGroups()) {
     for (const { node } of nodes) {
       for (;;) {
-        const keys = entriesOf(store, table, { ...ALL_ENTRIES, owner: node }, EVENTS_AT_ONCE);
+        const keys = entriesOf(store, group, { ...ALL_ENTRIES, owner: node }, EVENTS_AT_ONCE);
         if (keys.length === 0) break;
-        removed.push(...eraseKeys(store, tenant, table, node, keys));
+        removed.push(...eraseKeys(store, tenant, group, node, keys));
         if (performance.now() - startedAt > PIECE_MS) return { removed, isDone: false };
       }
     }
@@ -175,25 +175,23 @@ const ALL_ENTRIES = {
 function eraseKeys(
   store: StoreConnection,
   tenant: number,
-  table: EventTable,
+  group: EventGroup,
   node: NodeNumber,
   keys: readonly EventKey[],
 ): RemovableEvent[] {
   const reader = new EventReader(store);
   const users = new Map<number, Set<number>>();
   for (const { no } of keys) {
-    const event = reader.get(table.no, no);
+    const event = reader.get(no);
     if (event !== undefined) users.getOrInsertComputed(event.record, () => new Set<number>()).add(event.userIndex);
   }
   const eventIds: UsedEventId[] = [];
-  const events = [...users].flatMap(([record, ofRecord]) =>
-    eventsToErase(store, table.no, record, node, ofRecord, eventIds),
-  );
+  const events = [...users].flatMap(([record, ofRecord]) => eventsToErase(store, record, node, ofRecord, eventIds));
   forgetEventIds(store, tenant, eventIds);
-  removeEvents(store, table, events, 'erased');
+  removeEvents(store, group, events, 'erased');
   // Events that had expired still have index entries.
   const entries = keys.map(({ timestamp, no }) => [node, timestamp, no]);
-  store.runs(EVENTS_BY_NODE).remove(entries, table.no);
+  store.runs(EVENTS_BY_NODE).remove(entries, group.no);
   return events;
 }
 
@@ -203,20 +201,19 @@ function eraseKeys(
  */
 function eventsToErase(
   store: StoreConnection,
-  table: number,
   recordNo: number,
   node: NodeNumber,
   users: ReadonlySet<number>,
   eventIds: UsedEventId[],
 ): RemovableEvent[] {
   const record = store.get<{ received_at: number; processed_at: number; first_event: number; events: number }>(
-    `SELECT received_at, processed_at, first_event, events FROM records_${table} WHERE no = ?`,
+    'SELECT received_at, processed_at, first_event, events FROM records WHERE no = ?',
     recordNo,
   );
   if (record === undefined) throw new Error(`record ${recordNo} is not stored, and its events are`);
   const { received_at, processed_at, first_event, events } = record;
   const found: RemovableEvent[] = [];
-  for (const event of eventsBetween(store, table, first_event, first_event + events)) {
+  for (const event of eventsBetween(store, first_event, first_event + events)) {
     if (event.node !== node || !users.has(event.userIndex)) continue;
     const eventId = eventIdOf(event.properties);
     // What a job applied has used its ids when it was processed.

@@ -2,10 +2,10 @@
  * Retention on SQLite: the tables of this engine. A sweep runs on the connection of the writer, between two of its
  * transactions. The rest is in `backends/sql/retention.ts`.
  *
- * Events are removed record by record, oldest first, with the record itself, and a table of events is dropped once it
- * is empty; the newest table stays, because it is being written. Traces outlive their notes: a record stays as long as
- * its events. Records are scanned in the order of the log; one with a time of receipt in the future (from a wrong
- * clock) delays a few thousand after it at most.
+ * Events are removed record by record, oldest first, with the record itself, and a group of the index of events is dropped
+ * once it has no records; the newest group stays, because it is being written. Traces outlive their notes: a record stays
+ * as long as its events. Records are scanned in the order of the log, for events group by group: records with a time of
+ * receipt in the future (from a wrong clock) delay the expiry of others in their group only.
  */
 
 import type { Retention } from '../../../store-writer.ts';
@@ -13,7 +13,7 @@ import { NO_PROGRESS, reportOverLimit, ROWS_PER_SWEEP, sweepPiece, type SweepPro
 import { transaction } from '../database.ts';
 import { freePages, VACUUM_PAGES } from './profile-changes.ts';
 import { dropEntries, eventsBetween, removable, type RemovableEvent, removeEvents } from './stored-events.ts';
-import type { EventTable, StoreConnection } from './connection.ts';
+import type { EventGroup, StoreConnection } from './connection.ts';
 import type { FirstUses } from './first-uses.ts';
 import { subtractEvents } from './profile-runs.ts';
 
@@ -21,6 +21,7 @@ const EVENTS_PER_SWEEP = 5_000;
 const INDEX_BLOCKS_PER_SWEEP = 1_000;
 /** 32 MB: room for new data, without releasing and allocating pages again and again. */
 const FREE_PAGES_KEPT = 4_096;
+const NO_END = Number.MAX_SAFE_INTEGER;
 
 interface Progress extends SweepProgress {
   /** Below this record no notes are too old. */
@@ -58,10 +59,12 @@ interface RecordAge {
   readonly events: number;
 }
 
-function oldestRecords(store: StoreConnection, { no }: EventTable, from: number): RecordAge[] {
+/** Of those with `from` <= number < `to`. */
+function oldestRecords(store: StoreConnection, from: number, to: number): RecordAge[] {
   return store.all(
-    `SELECT no, tenant, received_at, first_event, events FROM records_${no} WHERE no >= ? ORDER BY no LIMIT ?`,
+    'SELECT no, tenant, received_at, first_event, events FROM records WHERE no >= ? AND no < ? ORDER BY no LIMIT ?',
     from,
+    to,
     ROWS_PER_SWEEP,
   );
 }
@@ -69,33 +72,31 @@ function oldestRecords(store: StoreConnection, { no }: EventTable, from: number)
 function sweepNotes({ store, retention, now, progress }: Sweep): boolean {
   const cutoff = now - retention.tracesMs;
   const from = progress.notesFrom;
-  for (const table of store.tables()) {
-    const records = oldestRecords(store, table, from);
-    const last = records.at(-1);
-    if (last === undefined) continue;
-    const young = records.find(({ received_at }) => received_at >= cutoff);
-    const cleared = store.run(
-      `UPDATE records_${table.no} SET notes = NULL
-       WHERE no >= ? AND no <= ? AND received_at < ? AND notes IS NOT NULL`,
-      from,
-      last.no,
-      cutoff,
-    );
-    progress.notesFrom = young?.no ?? last.no + 1;
-    return young === undefined || cleared > 0;
-  }
-  return false;
+  const records = oldestRecords(store, from, NO_END);
+  const last = records.at(-1);
+  if (last === undefined) return false;
+  const young = records.find(({ received_at }) => received_at >= cutoff);
+  const cleared = store.run(
+    'UPDATE records SET notes = NULL WHERE no >= ? AND no <= ? AND received_at < ? AND notes IS NOT NULL',
+    from,
+    last.no,
+    cutoff,
+  );
+  progress.notesFrom = young?.no ?? last.no + 1;
+  return young === undefined || cleared > 0;
 }
 
 function sweepEvents({ store, retention, now }: Sweep): boolean {
   const cutoff = now - retention.eventsMs;
-  const tables = store.tables();
+  const groups = store.eventGroups();
   /** Tenants of older records that are kept. */
   const kept = new Set<number>();
-  for (const table of tables) {
-    const records = oldestRecords(store, table, 0);
-    if (records.length === 0 && table !== tables.at(-1)) {
-      if (!dropEntries(store.database, table.no, INDEX_BLOCKS_PER_SWEEP)) dropTable(store, table);
+  for (const [index, group] of groups.entries()) {
+    const next = groups[index + 1];
+    const records = oldestRecords(store, group.first_record, next?.first_record ?? NO_END);
+    if (records.length === 0 && next !== undefined) {
+      const hasMore = dropEntries(store.database, group.no, INDEX_BLOCKS_PER_SWEEP);
+      if (!hasMore) store.run('DELETE FROM event_groups WHERE no = ?', group.no);
       return true;
     }
     const expired: ExpiredRecord[] = [];
@@ -103,7 +104,7 @@ function sweepEvents({ store, retention, now }: Sweep): boolean {
       if (record.received_at >= cutoff) kept.add(record.tenant);
       else expired.push({ ...record, isInOrder: !kept.has(record.tenant) });
     }
-    if (expire(store, table, expired) > 0) return true;
+    if (expire(store, group, expired) > 0) return true;
   }
   return false;
 }
@@ -116,26 +117,21 @@ interface ExpiredRecord extends RecordAge {
   readonly isInOrder: boolean;
 }
 
-function dropTable(store: StoreConnection, { no }: EventTable): void {
-  store.database.exec(`DROP TABLE events_${no}; DROP TABLE records_${no}`);
-  store.run('DELETE FROM event_tables WHERE no = ?', no);
-}
-
 /** How many records were removed. */
-function expire(store: StoreConnection, table: EventTable, records: readonly ExpiredRecord[]): number {
+function expire(store: StoreConnection, group: EventGroup, records: readonly ExpiredRecord[]): number {
   const events: RemovableEvent[] = [];
   /** By tenant: the last one in order. */
   const lastInOrder = new Map<number, number>();
   let removed = 0;
   for (const { first_event, events: count, received_at, isInOrder } of records) {
-    for (const event of eventsBetween(store, table.no, first_event, first_event + count)) {
+    for (const event of eventsBetween(store, first_event, first_event + count)) {
       events.push(removable(event, received_at));
       if (isInOrder) lastInOrder.set(event.tenant, event.no);
     }
     removed += 1;
     if (events.length >= EVENTS_PER_SWEEP) break;
   }
-  removeEvents(store, table, events, 'expired');
+  removeEvents(store, group, events, 'expired');
   subtractEvents(store, events);
   for (const [tenant, no] of lastInOrder) {
     store.run(
@@ -144,12 +140,7 @@ function expire(store: StoreConnection, table: EventTable, records: readonly Exp
       no,
     );
   }
-  for (const { no } of records.slice(0, removed)) store.run(`DELETE FROM records_${table.no} WHERE no = ?`, no);
-  store.run(
-    `UPDATE event_tables SET first_kept =
-       coalesce((SELECT first_event FROM records_${table.no} ORDER BY no LIMIT 1), first_kept) WHERE no = ?`,
-    table.no,
-  );
+  for (const { no } of records.slice(0, removed)) store.run('DELETE FROM records WHERE no = ?', no);
   return removed;
 }
 

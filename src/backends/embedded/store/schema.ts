@@ -6,8 +6,8 @@
  * older, complete and consistent, and since the position in the log is in the same file, the processor repeats the rest
  * from the log. So the log releases a record only after a commit with `FULL` (`StoreWriter`).
  *
- * Events and records are in tables of a bounded number of events each (`events_7`, `records_7`), and their index
- * (stored-events.ts) in as many groups: once retention has emptied a table, it is dropped with its part of the index.
+ * The index of events (stored-events.ts) is in groups of a bounded number of events each: once retention has removed all
+ * events of a group, its part of the index is dropped.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -72,12 +72,41 @@ const SCHEMA = `
 
   ${createTables(STORE_TABLES, ENGINE_TYPES)}
 
-  -- The tables of events, oldest first; times are those of its events. No event below 'first_kept' is left; 'expired'
-  -- is set if others may be missing too.
-  CREATE TABLE event_tables (
+  -- Events in blocks (store/event-blocks.ts).
+  CREATE TABLE events (
+    first_event INTEGER PRIMARY KEY,
+    tenant      INTEGER NOT NULL,
+    events      INTEGER NOT NULL,
+    numbers     BLOB    NOT NULL,
+    texts       BLOB    NOT NULL,
+    crc         INTEGER NOT NULL
+  ) STRICT;
+
+  -- The events of a record have consecutive numbers from 'first_event' on, so the outcome of its users follows from
+  -- them; 'notes' has only what does not.
+  CREATE TABLE records (
+    no               INTEGER PRIMARY KEY,
+    tenant           INTEGER NOT NULL,
+    trace_id         BLOB    NOT NULL,
+    received_at      INTEGER NOT NULL,
+    processed_at     INTEGER NOT NULL,
+    first_user_index INTEGER NOT NULL,
+    users_accepted   INTEGER NOT NULL,
+    users_rejected   INTEGER NOT NULL,
+    first_event      INTEGER NOT NULL,
+    events           INTEGER NOT NULL,
+    duplicate_of     BLOB,
+    key_id           TEXT    NOT NULL,
+    notes            TEXT
+  ) STRICT;
+  -- It is appended to, since trace ids ascend.
+  CREATE INDEX records_by_trace ON records (trace_id);
+
+  -- The groups of the index of events, oldest first: of the records from 'first_record' up to the next group; times are
+  -- those of their events. 'expired' is set once events of the group have expired.
+  CREATE TABLE event_groups (
     no             INTEGER PRIMARY KEY,
-    first_event    INTEGER NOT NULL,
-    first_kept     INTEGER NOT NULL,
+    first_record   INTEGER NOT NULL,
     events         INTEGER NOT NULL,
     expired        INTEGER NOT NULL DEFAULT 0,
     timestamp_min  INTEGER,
@@ -115,38 +144,6 @@ function create(database: DatabaseSync): void {
   database.prepare('INSERT INTO key_secret VALUES (?)').run(randomBytes(SECRET_BYTES));
 }
 
-/**
- * One table of events in blocks (event-blocks.ts), and their records. The events of a record have consecutive
- * numbers from `first_event` on, so the outcome of its users follows from them; `notes` has only what does not.
- */
-export function eventTableSchema(no: number): string {
-  return `
-    CREATE TABLE events_${no} (
-      first_event INTEGER PRIMARY KEY,
-      tenant      INTEGER NOT NULL,
-      events      INTEGER NOT NULL,
-      numbers     BLOB    NOT NULL,
-      texts       BLOB    NOT NULL,
-      crc         INTEGER NOT NULL
-    ) STRICT;
-    CREATE TABLE records_${no} (
-      no               INTEGER PRIMARY KEY,
-      tenant           INTEGER NOT NULL,
-      trace_id         BLOB    NOT NULL,
-      received_at      INTEGER NOT NULL,
-      processed_at     INTEGER NOT NULL,
-      first_user_index INTEGER NOT NULL,
-      users_accepted   INTEGER NOT NULL,
-      users_rejected   INTEGER NOT NULL,
-      first_event      INTEGER NOT NULL,
-      events           INTEGER NOT NULL,
-      duplicate_of     BLOB,
-      key_id           TEXT    NOT NULL,
-      notes            TEXT
-    ) STRICT;
-    CREATE INDEX records_${no}_by_trace ON records_${no} (trace_id);`;
-}
-
 /** A compromise between small pages for random updates and large ones for appending (decision 008). */
 const PAGE_BYTES = 8_192;
 /** Decision 035 has what larger ones buy. A reader's is empty after every commit of the writer. */
@@ -164,7 +161,7 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
   return {
     file,
     name: 'store',
-    version: 11,
+    version: 12,
     create,
     newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `
@@ -215,7 +212,7 @@ export function openStoreFileForCommand(file: string): DatabaseSync {
  */
 export function newestProcessed(file: string): number {
   using database = openStoreFile(file, 'reader');
-  const sql = `SELECT max(coalesce((SELECT max(received_max) FROM event_tables), 0),
+  const sql = `SELECT max(coalesce((SELECT max(received_max) FROM event_groups), 0),
                           coalesce((SELECT max(last_erased_at) FROM tenants), 0))`;
   return withDamageExplained(file, () => Number(textsIn(database, sql)[0] ?? 0));
 }

@@ -1,13 +1,13 @@
 /**
- * Reads and removes the stored events of a table. By number: finds and unpacks blocks (event-blocks.ts). A block
- * from which events are removed keeps its row under its first number; an empty one is removed.
+ * Reads and removes stored events. By number: finds and unpacks blocks (event-blocks.ts). A block from which events are
+ * removed keeps its row under its first number; an empty one is removed.
  *
  * By time: the events of a node, and those of a tenant, from an index of two families of sorted runs (sorted-runs/) of
- * keys (owner, timestamp, number of the event) without values. Their groups are the tables of events, so that the runs of
- * a complete table become one, and a table is dropped with its entries. Entries of expired events stay until then.
+ * keys (owner, timestamp, number of the event) without values. The runs of a complete group become one. Once all events
+ * of a group have expired, it is dropped with its entries; entries of expired events stay until then.
  *
  * An erase and retention remove events within their own write transaction, a bounded number at a time, and every sum is
- * updated: the event count of tables, and the sums of `backends/sql/sums.ts`.
+ * updated: the event count of groups, and the sums of `backends/sql/sums.ts`.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -18,7 +18,7 @@ import { type RemovedEvent, takeFromSums } from '../../sql/sums.ts';
 import { type Block, type BlockEvent, BlockWriter, unpackBlock } from './event-blocks.ts';
 import type { RunsShape } from '../sorted-runs/entries.ts';
 import { type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
-import type { EventTable, StoreConnection } from './connection.ts';
+import type { EventGroup, StoreConnection } from './connection.ts';
 
 export interface BlockRow extends Block {
   readonly first_event: number;
@@ -40,10 +40,10 @@ export class EventReader {
   }
 
   /** Undefined if it is no longer stored. */
-  get(table: number, no: number): BlockEvent | undefined {
+  get(no: number): BlockEvent | undefined {
     const known = this.#events.get(no);
     if (known !== undefined) return known;
-    const block = blockOf(this.#store, table, no);
+    const block = blockOf(this.#store, no);
     if (block === undefined) return undefined;
     if (this.#events.size > KEPT_EVENTS_MAX || this.#length > KEPT_LENGTH_MAX) {
       this.#events.clear();
@@ -60,14 +60,13 @@ export class EventReader {
 /** Those with `from` <= number < `to`, in order; of one tenant, or of all. */
 export function* eventsBetween(
   store: StoreConnection,
-  table: number,
   from: number,
   to: number,
   tenant: number | null = null,
 ): Generator<BlockEvent> {
   const blocks = store.iterate<BlockRow>(
-    `SELECT first_event, tenant, numbers, texts, crc FROM events_${table}
-     WHERE first_event >= coalesce((SELECT max(first_event) FROM events_${table} WHERE first_event <= ?1), 0)
+    `SELECT first_event, tenant, numbers, texts, crc FROM events
+     WHERE first_event >= coalesce((SELECT max(first_event) FROM events WHERE first_event <= ?1), 0)
        AND first_event < ?2 AND (?3 IS NULL OR tenant = ?3) ORDER BY first_event`,
     from,
     to,
@@ -78,10 +77,10 @@ export function* eventsBetween(
   }
 }
 
-function removeStored(store: StoreConnection, table: number, numbers: readonly number[]): void {
+function removeStored(store: StoreConnection, numbers: readonly number[]): void {
   const left = new Set(numbers);
   for (const no of left) {
-    const block = blockOf(store, table, no);
+    const block = blockOf(store, no);
     if (block === undefined) throw new Error(`event ${no} cannot be removed: it is not stored`);
     const writer = new BlockWriter();
     for (const event of unpackBlock(block.tenant, block)) {
@@ -90,10 +89,10 @@ function removeStored(store: StoreConnection, table: number, numbers: readonly n
       if (!isAdded) throw new Error('what is left of a block does not fit into a block');
     }
     const { events } = writer;
-    if (events === 0) store.run(`DELETE FROM events_${table} WHERE first_event = ?`, block.first_event);
+    if (events === 0) store.run('DELETE FROM events WHERE first_event = ?', block.first_event);
     else {
       const { numbers: bytes, texts, crc } = writer.take();
-      const sql = `UPDATE events_${table} SET events = ?, numbers = ?, texts = ?, crc = ? WHERE first_event = ?`;
+      const sql = 'UPDATE events SET events = ?, numbers = ?, texts = ?, crc = ? WHERE first_event = ?';
       store.run(sql, events, bytes, texts, crc, block.first_event);
     }
   }
@@ -102,18 +101,16 @@ function removeStored(store: StoreConnection, table: number, numbers: readonly n
 /** Slow: reads every block. */
 export function recount(store: StoreConnection): { eventsInLedger: number; eventsInTables: number } {
   const [ledger] = store.steps((tables) => rowsOf(selectStoredEvents(tables)));
-  const eventsInTables = store.tables().reduce((sum, { no }) => sum + countStored(store, no), 0);
-  return { eventsInLedger: ledger?.events ?? 0, eventsInTables };
+  return { eventsInLedger: ledger?.events ?? 0, eventsInTables: countStored(store) };
 }
 
-export function countStored(store: StoreConnection, table: number): number {
-  return store.get<{ events: number | null }>(`SELECT sum(events) AS events FROM events_${table}`)?.events ?? 0;
+export function countStored(store: StoreConnection): number {
+  return store.get<{ events: number | null }>('SELECT sum(events) AS events FROM events')?.events ?? 0;
 }
 
-function blockOf(store: StoreConnection, table: number, no: number): BlockRow | undefined {
+function blockOf(store: StoreConnection, no: number): BlockRow | undefined {
   return store.get<BlockRow>(
-    `SELECT first_event, tenant, numbers, texts, crc FROM events_${table}
-     WHERE first_event <= ? ORDER BY first_event DESC LIMIT 1`,
+    'SELECT first_event, tenant, numbers, texts, crc FROM events WHERE first_event <= ? ORDER BY first_event DESC LIMIT 1',
     no,
   );
 }
@@ -129,28 +126,28 @@ export function removable(event: BlockEvent, receivedAt: number): RemovableEvent
 
 /**
  * All events of a user in a record have to be removed together, or the users in the ledger are wrong. Index entries of
- * erased events are removed; those of expired ones stay until the table is dropped.
+ * erased events are removed; those of expired ones stay until the group is dropped.
  */
 export function removeEvents(
   store: StoreConnection,
-  table: EventTable,
+  group: EventGroup,
   events: readonly RemovableEvent[],
   becoming: 'erased' | 'expired',
 ): void {
   if (events.length === 0) return;
   const numbers = events.map(({ no }) => no);
-  removeStored(store, table.no, numbers);
-  if (becoming === 'erased') unindex(store, table, events);
-  const expired = becoming === 'expired' ? 1 : table.expired;
-  store.run('UPDATE event_tables SET events = events - ?, expired = ? WHERE no = ?', events.length, expired, table.no);
+  removeStored(store, numbers);
+  if (becoming === 'erased') unindex(store, group, events);
+  const expired = becoming === 'expired' ? 1 : group.expired;
+  store.run('UPDATE event_groups SET events = events - ?, expired = ? WHERE no = ?', events.length, expired, group.no);
   store.steps((tables, locks) => takeFromSums(tables, locks, events, becoming));
 }
 
-function unindex(store: StoreConnection, { no: table }: EventTable, events: readonly RemovableEvent[]): void {
+function unindex(store: StoreConnection, { no: group }: EventGroup, events: readonly RemovableEvent[]): void {
   const byNode = events.flatMap(({ node, timestamp, no }) => (node === null ? [] : [[node, timestamp, no]]));
-  store.runs(EVENTS_BY_NODE).remove(byNode, table);
+  store.runs(EVENTS_BY_NODE).remove(byNode, group);
   const byTenant = events.map(({ tenant, timestamp, no }) => [tenant, timestamp, no]);
-  store.runs(EVENTS_BY_TENANT).remove(byTenant, table);
+  store.runs(EVENTS_BY_TENANT).remove(byTenant, group);
 }
 
 const KEYS_ONLY = { keyColumns: 3, valueColumns: 0, hasBytes: false, hasFilters: false } as const;
@@ -172,15 +169,15 @@ export interface EntryQuery {
 }
 
 /**
- * `fanOut` is high, so that under load the entries of a table are merged once, when it is complete. A read searches
+ * `fanOut` is high, so that under load the entries of a group are merged once, when it is complete. A read searches
  * each of the runs, which takes some ten microseconds a run.
  */
 export const INDEX_SIZES: RunsSizes = { fanOut: 24, blockRows: 256 };
 
-/** Removes at most this many blocks of the entries of a table, in each family; true while there are more. */
-export function dropEntries(database: DatabaseSync, table: number, blocksMax: number): boolean {
+/** Removes at most this many blocks of the entries of a group, in each family; true while there are more. */
+export function dropEntries(database: DatabaseSync, group: number, blocksMax: number): boolean {
   const hasMore = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map((index) =>
-    new SortedRuns(database, index).drop(table, blocksMax),
+    new SortedRuns(database, index).drop(group, blocksMax),
   );
   return hasMore.includes(true);
 }
@@ -188,7 +185,7 @@ export function dropEntries(database: DatabaseSync, table: number, blocksMax: nu
 /** One owner's entries in one run, newest first, from `first_kept` on; some of these may have expired too. */
 export function* entriesOfRun(
   store: StoreConnection,
-  { first_kept }: EventTable,
+  { first_kept }: EventGroup,
   run: number,
   { index, owner, before, from }: EntryQuery,
 ): Generator<EventKey> {
@@ -199,11 +196,11 @@ export function* entriesOfRun(
   }
 }
 
-/** At most `count`, from all runs of a table, unordered. */
-export function entriesOf(store: StoreConnection, table: EventTable, query: EntryQuery, count: number): EventKey[] {
+/** At most `count`, from all runs of a group, unordered. */
+export function entriesOf(store: StoreConnection, group: EventGroup, query: EntryQuery, count: number): EventKey[] {
   const found: EventKey[] = [];
-  for (const run of store.runs(query.index).listRuns(table.no)) {
-    for (const key of entriesOfRun(store, table, run.no, query)) {
+  for (const run of store.runs(query.index).listRuns(group.no)) {
+    for (const key of entriesOfRun(store, group, run.no, query)) {
       if (found.length >= count) return found;
       found.push(key);
     }

@@ -14,7 +14,6 @@ import {
   type UserEvents,
 } from '../../../views/trace.ts';
 import { TRACE_COLUMNS } from '../../sql/trace-columns.ts';
-import { merged } from '../merged.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { publicId, rootOf } from './profiles.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
@@ -26,7 +25,6 @@ type Stored<Row, Id extends keyof Row> = Omit<Row, Id> & {
 };
 
 interface RecordRow extends TracedRecord {
-  readonly table: number;
   readonly firstEvent: number;
 }
 
@@ -39,15 +37,11 @@ export function readTrace(
   const bytes = idBytes(traceId);
   if (bytes === undefined || tenant === undefined) return undefined;
   const rows = store
-    .tables()
-    .toReversed()
-    .flatMap(({ no }) =>
-      store.all<Stored<RecordRow, 'duplicateOf'>>(
-        `SELECT no, ${no} AS "table", first_event AS "firstEvent", notes, ${TRACE_COLUMNS}
-         FROM records_${no} WHERE trace_id = ? AND (?2 IS NULL OR tenant = ?2)`,
-        bytes,
-        tenant,
-      ),
+    .all<Stored<RecordRow, 'duplicateOf'>>(
+      `SELECT no, first_event AS "firstEvent", notes, ${TRACE_COLUMNS}
+       FROM records WHERE trace_id = ? AND (?2 IS NULL OR tenant = ?2)`,
+      bytes,
+      tenant,
     )
     .map((row): RecordRow => Object.assign(row, { duplicateOf: row.duplicateOf && uuidText(row.duplicateOf) }));
   return storedTrace(traceId, rows, {
@@ -58,9 +52,9 @@ export function readTrace(
   });
 }
 
-function eventsOf(store: StoreConnection, { table, firstEvent, events }: RecordRow): Map<number, UserEvents> {
+function eventsOf(store: StoreConnection, { firstEvent, events }: RecordRow): Map<number, UserEvents> {
   const users = new Map<number, { readonly node: NodeNumber | null; events: number }>();
-  for (const { userIndex, node } of eventsBetween(store, table, firstEvent, firstEvent + events)) {
+  for (const { userIndex, node } of eventsBetween(store, firstEvent, firstEvent + events)) {
     users.getOrInsertComputed(userIndex, () => ({ node, events: 0 })).events += 1;
   }
   return users;
@@ -96,16 +90,12 @@ export function listTraces(
   const before = traceIdBefore(scope, query.cursor);
   if (query.status === 'pending') return { rows: [], nextCursor: null };
   const page = new TracePage(tenant, scope, query.limit);
-  // Of all tenants, newest first: those of each table are in order.
-  const tables = store
-    .tables()
-    .map(({ no }) =>
-      store.iterate<Stored<VisitedRecord, 'traceId' | 'duplicateOf'>>(
-        `SELECT trace_id AS "traceId", tenant, ${TRACE_COLUMNS} FROM records_${no} WHERE trace_id < ? ORDER BY trace_id DESC`,
-        uuidBytes(before),
-      ),
-    );
-  for (const { tenant: owner, ...row } of merged(tables, (a, b) => Buffer.compare(b.traceId, a.traceId))) {
+  // Of all tenants, newest first.
+  const records = store.iterate<Stored<VisitedRecord, 'traceId' | 'duplicateOf'>>(
+    `SELECT trace_id AS "traceId", tenant, ${TRACE_COLUMNS} FROM records WHERE trace_id < ? ORDER BY trace_id DESC`,
+    uuidBytes(before),
+  );
+  for (const { tenant: owner, ...row } of records) {
     const [traceId, duplicateOf] = [uuidText(row.traceId), row.duplicateOf && uuidText(row.duplicateOf)];
     if (!page.add(owner, { ...row, traceId, duplicateOf })) return page.take(false);
   }

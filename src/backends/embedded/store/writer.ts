@@ -42,7 +42,7 @@ import { LOCAL_LOG } from '../../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { mayPassByItself } from '../disk.ts';
-import { EventTables } from './event-tables.ts';
+import { EventGroups } from './event-groups.ts';
 import { FirstUses } from './first-uses.ts';
 import { Invalidations, Tombstones } from './invalidations.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
@@ -57,16 +57,16 @@ import { sweep } from './retention.ts';
 import { markCommit } from '../wal-chain.ts';
 import { messageOf } from '../../../errors.ts';
 
-/** Many enough that there are few tables, few enough that one table's index by person fits the cache. */
-export const TABLE_EVENTS = 1_000_000;
+/** Many enough that there are few groups, few enough that one group's index by person fits the cache. */
+export const GROUP_EVENTS = 1_000_000;
 
 /** 128 MB. */
 const WAL_PAGES_MAX = 16_384;
 
 export interface StoreWriterSetup {
   readonly file: string;
-  /** Events of one table; tests use few. */
-  readonly tableEvents?: number;
+  /** Events of one group of their index; tests use few. */
+  readonly groupEvents?: number;
   /** Sizes of the event index; tests use small ones. */
   readonly indexSizes?: RunsSizes;
   /** Sizes of the profile runs; tests use small ones. */
@@ -99,7 +99,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   readonly #store: StoreConnection;
   readonly #graph: StoreGraph;
   readonly #nodes: StoreNodes;
-  readonly #tables: EventTables;
+  readonly #eventGroups: EventGroups;
   readonly #tombstones: Tombstones;
   readonly #firstUses: FirstUses;
   readonly #invalidations: Invalidations;
@@ -117,7 +117,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
 
   constructor(database: DatabaseSync, setup: StoreWriterSetup) {
     super();
-    const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes } = setup;
+    const { file, groupEvents = GROUP_EVENTS, indexSizes, profileSizes } = setup;
     this.#database = database;
     this.#store = new StoreConnection(database, setup);
     this.#file = file;
@@ -127,13 +127,13 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     this.#keys = new BufferedRuns(database, MATCH_KEYS, () => 0, MATCH_KEY_SIZES);
     this.#graph = new StoreGraph(this.#store, this.#keys);
     this.#nodes = new StoreNodes(this.#store, profileSizes);
-    this.#tables = new EventTables(database, tableEvents, indexSizes);
+    this.#eventGroups = new EventGroups(database, groupEvents, indexSizes);
     this.#tombstones = new Tombstones(this.#store);
     this.#firstUses = new FirstUses(database, this.#store.hashOf);
     this.#invalidations = new Invalidations(this.#store);
     const { eventIdRuns, keyRuns } = this.#firstUses;
     this.#keyTrees = [this.#keys, eventIdRuns, keyRuns];
-    this.#trees = [this.#nodes.deltas, ...this.#keyTrees, ...this.#tables.index];
+    this.#trees = [this.#nodes.deltas, ...this.#keyTrees, ...this.#eventGroups.index];
   }
 
   async processed(): Promise<StoreProgress> {
@@ -222,7 +222,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     this.#attempt(() => {
       addCounts(this.#store, this.sums.takeCounts());
       this.#store.steps((tables) => this.sums.write(tables));
-      this.#tables.flush();
+      this.#eventGroups.flush();
       for (const tree of this.#trees) tree.flush();
       for (const [name, next] of Object.entries(this.#next)) {
         this.#store.run('UPDATE sequences SET next = ? WHERE name = ?', next, name);
@@ -269,7 +269,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
       this.#forget();
       throw error;
     } finally {
-      this.#tables.forget();
+      this.#eventGroups.forget();
       this.#nodes.deltas.forget();
     }
   }
@@ -323,13 +323,13 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   /**
-   * Caches that take only a few rows to rebuild; an erase changes most of them (sums, the newest table, runs,
+   * Caches that take only a few rows to rebuild; an erase changes most of them (sums, the newest group, runs,
    * `lastErasedAt`).
    */
   #forgetWhatIsCheap(): void {
     this.#nodes.deltas.forget();
     this.sums.clear();
-    this.#tables.forget();
+    this.#eventGroups.forget();
     this.#tenants.clear();
   }
 
@@ -395,19 +395,19 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   #writeRecord(tenant: Tenant, record: RecordToStore, processedAt: number, visits: Visits): void {
     const { header, users, rejections } = record;
     const { traceId, receivedAt } = header;
-    const table = this.#tables.forRecord(this.#next.event);
     const recordNo = this.#next.record++;
+    const group = this.#eventGroups.forRecord(recordNo);
     const firstEvent = this.#next.event;
     for (const user of users) {
       const { origin, node, events } = user;
       for (const event of events) {
-        this.#tables.add(tenant.no, this.#next.event++, node, recordNo, origin.userIndex, event);
+        this.#eventGroups.add(tenant.no, this.#next.event++, node, recordNo, origin.userIndex, event);
       }
       if (node !== null) addVisit(visits, node, user);
     }
     const eventCount = this.#next.event - firstEvent;
-    if (receivedAt > table.receivedMax) table.receivedMax = receivedAt;
-    table.insertRecord.run(
+    if (receivedAt > group.receivedMax) group.receivedMax = receivedAt;
+    this.#eventGroups.insertRecord.run(
       recordNo,
       tenant.no,
       uuidBytes(traceId),

@@ -1,6 +1,6 @@
 /**
- * The newest table of events with its index, as the writer fills it. A new one starts after `tableEvents` events,
- * always between two records, so that a record and its events are in tables of the same number.
+ * Events and their index, as the writer adds them. A new group of the index starts after `groupEvents` events, always
+ * between two records, so that the groups divide the records as well.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -9,7 +9,6 @@ import type { EventToStore } from '../../../store-writer.ts';
 import { BlockWriter } from './event-blocks.ts';
 import { EVENTS_BY_NODE, EVENTS_BY_TENANT, INDEX_SIZES } from './stored-events.ts';
 import { BufferedRuns, type RunsSizes } from '../sorted-runs/sorted-runs.ts';
-import { eventTableSchema } from './schema.ts';
 
 const NO_VALUES: readonly number[] = [];
 
@@ -20,42 +19,44 @@ interface Newest {
   timestampMin: number;
   timestampMax: number;
   receivedMax: number;
-  readonly insertBlock: StatementSync;
-  readonly insertRecord: StatementSync;
 }
 
 const SELECT_NEWEST = `SELECT no, events, coalesce(timestamp_min, 9e999) AS "timestampMin",
     coalesce(timestamp_max, -9e999) AS "timestampMax", coalesce(received_max, -9e999) AS "receivedMax"
-  FROM event_tables ORDER BY no DESC LIMIT 1`;
+  FROM event_groups ORDER BY no DESC LIMIT 1`;
 
-export class EventTables {
+export class EventGroups {
   readonly #database: DatabaseSync;
-  readonly #tableEvents: number;
+  readonly #groupEvents: number;
   readonly #byNode: BufferedRuns;
   readonly #byTenant: BufferedRuns;
   /** The sorted runs of the index. */
   readonly index: readonly BufferedRuns[];
+  readonly insertRecord: StatementSync;
+  readonly #insertBlock: StatementSync;
   readonly #block = new BlockWriter();
   #blockStart = 0;
   #blockTenant = 0;
   #newest: Newest | undefined;
 
-  constructor(database: DatabaseSync, tableEvents: number, indexSizes: RunsSizes = {}) {
+  constructor(database: DatabaseSync, groupEvents: number, indexSizes: RunsSizes = {}) {
     this.#database = database;
-    this.#tableEvents = tableEvents;
+    this.#groupEvents = groupEvents;
     const group = (): number => (this.#newest as Newest).no;
     const sizes = { ...INDEX_SIZES, ...indexSizes };
     this.#byNode = new BufferedRuns(database, EVENTS_BY_NODE, group, sizes);
     this.#byTenant = new BufferedRuns(database, EVENTS_BY_TENANT, group, sizes);
     this.index = [this.#byNode, this.#byTenant];
+    this.insertRecord = database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#insertBlock = database.prepare('INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)');
   }
 
-  /** The table for the next record: a new one if the newest is full. */
-  forRecord(nextEvent: number): Newest {
+  /** The group for the next record: a new one if the newest is full. */
+  forRecord(nextRecord: number): Newest {
     this.#newest ??= this.#load();
-    if (this.#newest === undefined || this.#newest.events >= this.#tableEvents) {
+    if (this.#newest === undefined || this.#newest.events >= this.#groupEvents) {
       this.flush();
-      this.#newest = this.#create((this.#newest?.no ?? 0) + 1, nextEvent);
+      this.#newest = this.#create((this.#newest?.no ?? 0) + 1, nextRecord);
     }
     return this.#newest;
   }
@@ -68,7 +69,7 @@ export class EventTables {
     userIndex: number,
     event: EventToStore,
   ): void {
-    const table = this.#newest as Newest;
+    const group = this.#newest as Newest;
     const { timestamp } = event;
     this.#byTenant.put([tenant, timestamp, no], NO_VALUES);
     if (node !== null) this.#byNode.put([node, timestamp, no], NO_VALUES);
@@ -81,16 +82,16 @@ export class EventTables {
       this.#blockStart = no;
       this.#blockTenant = tenant;
     }
-    table.events += 1;
-    if (timestamp < table.timestampMin) table.timestampMin = timestamp;
-    if (timestamp > table.timestampMax) table.timestampMax = timestamp;
+    group.events += 1;
+    if (timestamp < group.timestampMin) group.timestampMin = timestamp;
+    if (timestamp > group.timestampMax) group.timestampMax = timestamp;
   }
 
   #endBlock(): void {
     const { events } = this.#block;
     if (events === 0) return;
     const { numbers, texts, crc } = this.#block.take();
-    this.#newest?.insertBlock.run(this.#blockStart, this.#blockTenant, events, numbers, texts, crc);
+    this.#insertBlock.run(this.#blockStart, this.#blockTenant, events, numbers, texts, crc);
   }
 
   /** Call it before the transaction is committed. */
@@ -101,7 +102,7 @@ export class EventTables {
     for (const index of this.index) index.flush();
     this.#database
       .prepare(
-        `UPDATE event_tables SET events = ?, timestamp_min = ?, timestamp_max = ?, received_max = ? WHERE no = ?`,
+        `UPDATE event_groups SET events = ?, timestamp_min = ?, timestamp_max = ?, received_max = ? WHERE no = ?`,
       )
       .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), no);
   }
@@ -113,23 +114,11 @@ export class EventTables {
   }
 
   #load(): Newest | undefined {
-    const row = this.#database.prepare(SELECT_NEWEST).get() as Omit<Newest, 'insertBlock' | 'insertRecord'> | undefined;
-    return (
-      row && {
-        ...row,
-        insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?, ?)`),
-        insertRecord: this.#database.prepare(
-          `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-        ),
-      }
-    );
+    return this.#database.prepare(SELECT_NEWEST).get() as Newest | undefined;
   }
 
-  #create(no: number, firstEvent: number): Newest {
-    this.#database.exec(eventTableSchema(no));
-    this.#database
-      .prepare('INSERT INTO event_tables (no, first_event, first_kept, events) VALUES (?1, ?2, ?2, 0)')
-      .run(no, firstEvent);
+  #create(no: number, firstRecord: number): Newest {
+    this.#database.prepare('INSERT INTO event_groups (no, first_record, events) VALUES (?, ?, 0)').run(no, firstRecord);
     return this.#load() as Newest;
   }
 }
