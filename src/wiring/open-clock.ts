@@ -11,35 +11,19 @@ import { storeFileOf } from '../data-folder/files.ts';
 import { isUnavailable } from '../runtime/unavailable.ts';
 import { connectLater, type Database, openLogReader, useAndClose } from './opening.ts';
 
-/**
- * Call it after the log was checked. `isLate`: the database and Kafka are opened later, and the clock is unverified until
- * `continueClock` is called.
- */
+/** Call it after the log was checked. */
 export async function openClock(
   config: Config,
   warn: (message: string) => void,
   shared: BigInt64Array | null = null,
-  isLate = false,
 ): Promise<TrustedClock> {
   const { TrustedClock } = await import('../clock/clock.ts');
-  const isLogLate = isLate && config.logUrl !== '';
   const newest = Math.max(
-    isLogLate ? 0 : await ifReachable('the newest event', warn, () => newestInLog(config)),
-    isLate ? 0 : await ifReachable('the times in the database', warn, () => newestInStore(config)),
+    await ifReachable('the newest event', warn, () => newestInLog(config)),
+    await ifReachable('the times in the database', warn, () => newestInStore(config)),
   );
   const { clockJumpMsMax: jumpMsMax, clockGapMsMax: gapMsMax } = config;
-  return new TrustedClock({ newest, isUnverified: isLate, jumpMsMax, gapMsMax, shared });
-}
-
-/**
- * For a server that started before its database or Kafka: verifies the clock by what they contain. Call it before the
- * clock gives a time that is stored.
- */
-export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
-  if (!clock.isUnverified) return;
-  const { newestTime } = await import('../backends/postgres/receipt-time.ts');
-  const newest = Math.max(await newestInLog(config), await newestTime(database));
-  clock.continueFrom(newest);
+  return new TrustedClock({ newest, jumpMsMax, gapMsMax, shared });
 }
 
 /** For `watchClock`. Without the database each server continues from the last agreed time; others report why. */
@@ -71,7 +55,7 @@ async function newestInLog(config: Config): Promise<number> {
 async function newestInStore(config: Config): Promise<number> {
   if (config.storeUrl !== '') {
     const { newestTime } = await import('../backends/postgres/receipt-time.ts');
-    const database = await connectLater(() => null, config, 'start', 1);
+    const database = await connectLater(config, 'start', 1);
     return useAndClose(database, () => newestTime(database));
   }
   const file = storeFileOf(config.dataFolder);
