@@ -29,11 +29,6 @@ export interface TimeSources {
 interface ClockSetup {
   /** The newest `received_at` that is stored; 0 when nothing is. */
   readonly newest: number;
-  /**
-   * Set if `newest` could not be read completely yet, so that the wall clock cannot be checked. `continueFrom` follows
-   * before anything gets a time that is stored.
-   */
-  readonly isUnverified?: boolean;
   /** How far the wall clock may step ahead while the server runs: at once, and again over each day. */
   readonly jumpMsMax: number;
   /** How far the wall clock may be ahead of `newest` at a start. */
@@ -65,20 +60,17 @@ const SYSTEM: TimeSources = { wall: Date.now, monotonic: () => performance.now()
 export class TrustedClock {
   readonly #sources: TimeSources;
   readonly #jumpMsMax: number;
-  readonly #gapMsMax: number;
   readonly #shared: BigInt64Array | null;
   /** What the clock showed last, with fractions. */
-  #time = CLOCK_EARLIEST;
-  #wall = 0;
-  #monotonic = 0;
+  #time: number;
+  #wall: number;
+  #monotonic: number;
   /** By how much `uptime` is ahead of `monotonic`: it grows when the machine sleeps. */
-  #slept = 0;
+  #slept: number;
   /** What a correct wall clock shows about now: where it was last trusted, plus the time since. */
-  #expected = 0;
+  #expected: number;
   /** How far ahead of `#expected` the wall clock is still trusted. */
-  #aheadMsMax = 0;
-  /** Until the wall clock was checked against what is stored. */
-  isUnverified: boolean;
+  #aheadMsMax: number;
   /** Whether the wall clock is checked against the bound of a start. */
   #isStarting = true;
   #isHeld = false;
@@ -88,28 +80,17 @@ export class TrustedClock {
   #retentionWaitsUntil = Number.NEGATIVE_INFINITY;
   #timeBeforeJump = 0;
 
-  constructor({ newest, isUnverified = false, jumpMsMax, gapMsMax, shared = null, sources = SYSTEM }: ClockSetup) {
+  constructor({ newest, jumpMsMax, gapMsMax, shared = null, sources = SYSTEM }: ClockSetup) {
     this.#sources = sources;
     this.#shared = shared;
     this.#jumpMsMax = jumpMsMax;
-    this.#gapMsMax = gapMsMax;
-    this.isUnverified = isUnverified;
-    this.#monotonic = sources.monotonic();
-    this.#time = Math.max(newest + 1, CLOCK_EARLIEST);
-    if (!isUnverified) this.continueFrom(newest);
-  }
-
-  /** Checks the wall clock as at start, against the newest stored `received_at`; 0 if nothing is stored. */
-  continueFrom(newest: number): void {
-    const { wall, monotonic, uptime } = this.#sources;
-    this.isUnverified = false;
     // One more than the newest: what comes now is newer.
-    this.#time = Math.max(newest + 1, this.#time);
+    this.#time = Math.max(newest + 1, CLOCK_EARLIEST);
     this.#expected = this.#time;
-    this.#aheadMsMax = newest === 0 ? Number.POSITIVE_INFINITY : this.#gapMsMax;
-    this.#wall = wall();
-    this.#monotonic = monotonic();
-    this.#slept = uptime() - this.#monotonic;
+    this.#aheadMsMax = newest === 0 ? Number.POSITIVE_INFINITY : gapMsMax;
+    this.#wall = sources.wall();
+    this.#monotonic = sources.monotonic();
+    this.#slept = sources.uptime() - this.#monotonic;
     this.#advance(0);
     if (newest !== 0) this.#endStart();
   }
@@ -122,10 +103,6 @@ export class TrustedClock {
     const stepped = wall - this.#wall - elapsed;
     this.#wall = wall;
     this.#monotonic = monotonic;
-    if (this.isUnverified) {
-      this.#time += Math.max(0, elapsed);
-      return Math.floor(this.#time);
-    }
     // The wall clock was set, the machine slept, or there was a long pause: find out how long it really was.
     const isPlain = stepped <= STEP_MS && stepped >= -STEP_MS && elapsed >= 0 && elapsed <= PAUSE_MS;
     if (!isPlain) elapsed += this.#correction();
@@ -150,7 +127,7 @@ export class TrustedClock {
 
   /** How far the wall clock is behind; 0 when it is not. As of the last reading. */
   get behindMs(): number {
-    return this.isUnverified ? 0 : Math.max(0, Math.floor(this.#time) - this.#wall);
+    return Math.max(0, Math.floor(this.#time) - this.#wall);
   }
 
   #advance(elapsed: number): void {

@@ -39,7 +39,7 @@ import { createTraceIds } from './trace-id.ts';
 import { LargeBodyValidator } from './validate-body.ts';
 
 export interface EdgeParts
-  extends Pick<ReadinessParts, 'status' | 'storeProblem' | 'databaseProblem'>,
+  extends Pick<ReadinessParts, 'status' | 'storeProblem'>,
     Pick<IntakeParts, 'now' | 'receiptTime'> {
   readonly config: Config;
   readonly sources: Sources;
@@ -61,6 +61,8 @@ export interface EdgeParts
   /** Shared with the other edges of the server (`rate-limits.ts`). */
   readonly rateLimitBuffer: SharedArrayBuffer;
   readonly handOverUsage: (keyUsage: KeyUsage[]) => void;
+  /** Called when the edge could serve: resolves once the port is free. */
+  readonly mayListen: () => Promise<void>;
 }
 
 export interface Reading {
@@ -97,9 +99,9 @@ export async function startEdge(parts: EdgeParts, port: number) {
     receiving === null || keys === null || keyStore === null
       ? null
       : makeIngest(parts, { ...shared, ...receiving, keys }, keyStore.plans);
-  const { storeProblem, databaseProblem } = parts;
+  const { storeProblem } = parts;
   const keysProblem = (): string | null => keys?.problem() ?? null;
-  const readiness = () => readinessOf({ role: config.role, status, log, storeProblem, databaseProblem, keysProblem });
+  const readiness = () => readinessOf({ role: config.role, status, log, storeProblem, keysProblem });
   const reportProblem = log === null ? () => undefined : outageReporter(log, logger);
   let created: EdgeServer | undefined;
   metrics.set(METRIC.connections_max, parts.connectionsMax);
@@ -107,7 +109,7 @@ export async function startEdge(parts: EdgeParts, port: number) {
   delay.enable();
   const gaugeTimer = setInterval(() => {
     ingest?.setGauges();
-    if (ingest !== null && databaseProblem() === null) void keys?.probe();
+    if (ingest !== null) void keys?.probe();
     metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
     metrics.set(METRIC.connections, created?.connections.size ?? 0);
     reportProblem();
@@ -163,6 +165,7 @@ export async function startEdge(parts: EdgeParts, port: number) {
   if (!created) throw new Error('the app did not ask for a server');
   const edgeServer = created;
   const { server } = edgeServer;
+  await parts.mayListen();
   await listen(server, config, port);
   // For example when the process is out of file descriptors: Node keeps accepting, and each attempt fails until some are
   // free.
@@ -225,7 +228,7 @@ function makeIngest(
   };
 }
 
-function portOf(server: Server | undefined): number {
+export function portOf(server: Server | undefined): number {
   const address = server?.address();
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
@@ -236,7 +239,7 @@ function unavailableMetricOf(status: ServerStatus): CounterIndex | null {
   return status.isBacklogFull() ? METRIC.unavailable_backlog : null;
 }
 
-function listen(server: Server, { host, edges }: Config, port: number): Promise<void> {
+export function listen(server: Server, { host, edges }: Config, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
     // Shared only among several edges: otherwise a second server on the port would share it instead of failing to start.
@@ -248,7 +251,7 @@ function listen(server: Server, { host, edges }: Config, port: number): Promise<
 }
 
 /** Complete requests get their response; those still being received have `timeoutMs` to complete. */
-function closeServer({ server, dropUnfinished }: EdgeServer, timeoutMs: number): Promise<void> {
+export function closeServer({ server, dropUnfinished }: EdgeServer, timeoutMs: number): Promise<void> {
   return new Promise((resolve) => {
     const unfinishedTimer = setTimeout(dropUnfinished, Math.min(timeoutMs, UNFINISHED_MS_MAX));
     // Node closes those that are idle now; one that falls idle after its last response would stay open until its timeout.

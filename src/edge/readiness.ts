@@ -1,8 +1,7 @@
 /**
  * Whether a server can do its work now, by its role, with the reasons if it cannot. A server that receives events needs
  * the log and not the store: events are accepted while the store is unavailable, and processed later. But it needs the
- * keys: it is not ready before the database was first reached, nor while keys cannot be looked up and all that it knows
- * have expired. Other roles need the store.
+ * keys: it is not ready while keys cannot be looked up and all that it knows have expired. Other roles need the store.
  */
 
 import { WAS_REPLACED } from '../data-folder/file-identity.ts';
@@ -31,14 +30,12 @@ export interface ReadinessParts {
   readonly log: LogAppender | null;
   /** Why the store cannot be reached, by the last check; null while it can. */
   readonly storeProblem: () => string | null;
-  /** Why the database may not be used yet, in a sentence; null once it may, and where there is none. */
-  readonly databaseProblem: () => string | null;
   /** Why no key can be checked, so that no request can be accepted; null while one may be. */
   readonly keysProblem: () => string | null;
 }
 
 export function readinessOf(parts: ReadinessParts) {
-  const { role, status, log, storeProblem, databaseProblem, keysProblem } = parts;
+  const { role, status, log, storeProblem, keysProblem } = parts;
   const reasons: string[] = [];
   if (isStopping(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
@@ -49,17 +46,15 @@ export function readinessOf(parts: ReadinessParts) {
       'STORE_URL now points to a different database than at startup: nothing is processed until it is the right one',
     );
   }
-  const startProblem = databaseProblem();
-  if (startProblem !== null) reasons.push(startProblem);
   if (servesIngest(role)) {
     if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
     const problem = log?.problem() ?? null;
-    if (problem !== null && problem !== startProblem) reasons.push(`the log cannot be written: ${problem}`);
-    const problemOfKeys = startProblem === null ? keysProblem() : null;
+    if (problem !== null) reasons.push(`the log cannot be written: ${problem}`);
+    const problemOfKeys = keysProblem();
     if (problemOfKeys !== null) {
       reasons.push(`keys cannot be read, and none was confirmed within the last ten minutes: ${problemOfKeys}`);
     }
-  } else if (startProblem === null) {
+  } else {
     const problem = storeProblem();
     if (problem !== null) reasons.push(`the store cannot be reached: ${problem}`);
   }

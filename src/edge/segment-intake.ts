@@ -258,4 +258,4 @@ const ALLOWED_HEADERS = [
   ...['Rsa-Retry-Attempt', 'Rsa-Since-Last-Attempt', 'Rsa-Since-First-Attempt', 'Rsa-Retry-Reason', 'Rsa-Recovered'],
   '*',
 ];
-const SEGMENT_PREFLIGHT = { methods: 'GET, POST', headers: ALLOWED_HEADERS.join(', ') };
+export const SEGMENT_PREFLIGHT = { methods: 'GET, POST', headers: ALLOWED_HEADERS.join(', ') };

@@ -5,7 +5,7 @@
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { type TrustedClock, watchClock } from '../clock/clock.ts';
+import { watchClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
@@ -13,15 +13,15 @@ import { logFolderOf } from '../data-folder/files.ts';
 import type { Predict } from '../edge/check-intake.ts';
 import type { EdgeParts, Reading } from '../edge/edge.ts';
 import { messageOf, OperatorError } from '../errors.ts';
-import { type LogAppender, type LogReader, LogUnavailableError } from '../log.ts';
+import type { LogAppender, LogReader } from '../log.ts';
 import { watchBacklog } from '../log/backlog.ts';
 import { isHarmless, missingRecordsText } from '../log/continuity.ts';
 import { NO_HOURS, type Predictions } from '../store.ts';
 import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { createLogger, OutageLog } from '../telemetry/logger.ts';
 import { withPendingRecords } from '../views/reading.ts';
-import { openAppenderNowOrLater, openReaderNowOrLater } from './late-start.ts';
-import { continueClock, openClock } from './open-clock.ts';
+import { untilReachable } from './late-start.ts';
+import { openClock } from './open-clock.ts';
 import {
   connectLater,
   type Database,
@@ -52,29 +52,20 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
   const { config, index, metricsBuffer } = setup;
   const send = (message: ThreadMessage): void => parentPort?.postMessage(message);
   try {
-    let { databaseProblem, installation } = setup;
     let processingProblem: string | null = null;
+    const portIsFree = Promise.withResolvers<void>();
     parentPort?.on('message', (message: SupervisorMessage) => {
       if (message.type === 'processing') processingProblem = message.problem;
-      if (message.type !== 'database') return;
-      ({ installation, databaseProblem } = message);
+      if (message.type === 'listen') portIsFree.resolve();
     });
     const onFatal = (message: string): void =>
       send({ type: 'fatal', message: `the log cannot be written any more: ${message}` });
-    const clockOpened = Promise.withResolvers<TrustedClock>();
-    const context: EdgeContext = {
-      onFatal,
-      databaseProblem: () => databaseProblem,
-      installation: () => installation,
-      clock: clockOpened.promise,
-    };
-    const opening = config.storeUrl === '' ? openEmbedded(setup, onFatal) : openShared(setup, context);
+    const opening = config.storeUrl === '' ? openEmbedded(setup, onFatal) : openShared(setup, onFatal);
     // The log is checked in its own thread while this one loads the rest.
     const [{ startEdge }, opened] = await Promise.all([import('../edge/edge.ts'), opening]);
     const logger = createLogger(config.logLevel, `edge-${index}`);
     const newest = config.edges > 1 ? new BigInt64Array(setup.clockBuffer) : null;
-    const clock = await openClock(config, (message) => logger.warn(message), newest, databaseProblem !== null);
-    clockOpened.resolve(clock);
+    const clock = await openClock(config, (message) => logger.warn(message), newest);
     const metrics = metricsWriter(metricsBuffer, 2 * index);
     const stopWatching = watchClock({ clock, metrics, logger });
     const edge = await startEdge(
@@ -90,6 +81,10 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         receiptTime: clock.now,
         newestTraceId: new BigInt64Array(setup.traceIdBuffer),
         handOverUsage: (keyUsage) => send({ type: 'keyUsage', keyUsage }),
+        mayListen: () => {
+          send({ type: 'opened' });
+          return portIsFree.promise;
+        },
       },
       setup.port,
     );
@@ -112,21 +107,11 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
 }
 
 interface OpenedEdge {
-  readonly parts: Pick<EdgeParts, 'receiving' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
+  readonly parts: Pick<EdgeParts, 'receiving' | 'keyStore' | 'reading' | 'storeProblem'>;
   /** Before the edge stops: nothing new begins in the background. */
   stop(): void;
   /** After the edge has stopped, and closed its parts. */
   close(): Promise<void>;
-}
-
-interface EdgeContext {
-  readonly onFatal: (message: string) => void;
-  /** Why the database may not be used yet; null once it may. */
-  readonly databaseProblem: () => string | null;
-  /** Installation of the database that the server was started with; null while it is unknown. */
-  readonly installation: () => string | null;
-  /** Resolves once the clock is open: after the log, or before a log that is opened late. */
-  readonly clock: Promise<TrustedClock>;
 }
 
 /** Everything in the data folder; the store is read in its own thread, since SQLite blocks. */
@@ -145,32 +130,30 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   });
   const reading = { store, members, keyStore };
   const receiving = { log, predict: await predictOn(store, config) };
-  const parts = { receiving, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
+  const parts = { receiving, keyStore, reading, storeProblem: () => null };
   return { parts, stop: () => undefined, close: async () => undefined };
 }
 
-/** Queries the database from this thread, since its client does not block. The database may still be unavailable. */
-async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<OpenedEdge> {
+/**
+ * Queries the database from this thread, since its client does not block. The main thread has prepared the database and
+ * Kafka before; if one of them is unavailable again by now, this waits for it.
+ */
+async function openShared(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
   const { config } = setup;
-  const { onFatal, databaseProblem } = context;
   const { role } = config;
   const name = role === 'all' ? 'edge' : role;
-  const check = installationCheck(setup, context.installation);
-  const database = await connectLater(databaseProblem, config, name, config.storeConnections, check);
-  const log = servesIngest(role) ? await openAppender(setup, database, context) : null;
+  const check = installationCheck(setup);
+  const database = await connectLater(config, name, config.storeConnections, check);
+  const outage = new OutageLog(createLogger(config.logLevel, `edge-${setup.index}`), {
+    failing: 'the edge cannot open the log: the server has not started yet, and keeps retrying',
+    working: 'the edge can open the log',
+  });
+  const log = servesIngest(role) ? await untilReachable(() => openAppender(setup, database, onFatal), outage) : null;
   const needsKeys = servesIngest(role) || servesApi(role);
   const keyStore = needsKeys ? await openKeyStoreIn(database.share()) : null;
   // The appender has already checked the topic; one warning is enough.
   const warn = log === null ? warner(config, role) : () => undefined;
-  let readerTries = 0;
-  const openReader = async (): Promise<LogReader> => {
-    readerTries += 1;
-    refuseUntilPrepared(config, databaseProblem);
-    // An erase gets its time from the clock.
-    if (readerTries > 1 && log === null) await continueClock(config, database, await context.clock);
-    return openLogReader(config, warn);
-  };
-  const logReader = needsKeys ? await openReaderNowOrLater(openReader, onFatal) : undefined;
+  const logReader = needsKeys ? await untilReachable(() => openLogReader(config, warn), outage) : undefined;
   let reading: Reading | null = null;
   if (servesApi(role) && keyStore !== null && logReader !== undefined) {
     const [store, members] = [await readStore(database, config, logReader), await openMemberStoreIn(database.share())];
@@ -179,14 +162,13 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
   const predicting =
     log === null || logReader === undefined ? null : (reading?.store ?? (await readStore(database, config, logReader)));
   const backlog = logReader && (await watchSharedBacklog(setup, database, logReader, onFatal));
-  const watch = servesIngest(role) ? undefined : await watchDatabase(config, databaseProblem, check);
+  const watch = servesIngest(role) ? undefined : await watchDatabase(config, check);
   return {
     parts: {
       receiving: log && predicting && { log, predict: await predictOn(predicting, config) },
       keyStore,
       reading,
       storeProblem: () => watch?.problem() ?? null,
-      databaseProblem,
     },
     stop: () => backlog?.stop(),
     close: async () => {
@@ -195,8 +177,6 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
       await backlog?.close();
       await watch?.close();
       await database.close();
-      // Needed if the log was never opened, so that its writer does not wait for this edge.
-      setup.logWriter?.close();
     },
   };
 }
@@ -214,18 +194,12 @@ async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => r
   };
 }
 
-/** The main thread checks Kafka, and that the topic belongs to this database, before any other thread uses it. */
-function refuseUntilPrepared({ logUrl }: Config, databaseProblem: () => string | null): void {
-  const problem = databaseProblem();
-  if (logUrl !== '' && problem !== null) throw new LogUnavailableError(problem);
-}
-
 /**
  * Checks every second whether the database is reachable. Requests never wait for a check; they use the last result. On a
  * dedicated connection: a pool that is exhausted does not mean that the database is down.
  */
-async function watchDatabase(config: Config, databaseProblem: () => string | null, check: InstallationCheck) {
-  const database = await connectLater(databaseProblem, config, 'watch', 1, check);
+async function watchDatabase(config: Config, check: InstallationCheck | undefined) {
+  const database = await connectLater(config, 'watch', 1, check);
   const outage = new OutageLog(createLogger(config.logLevel, 'watch'), {
     failing: 'the store cannot be reached: not ready until it can',
     working: 'the store can be reached again',
@@ -307,26 +281,13 @@ async function processedByDatabase(database: Database, config: Config): Promise<
   return useAndClose(store, () => processedBy(store));
 }
 
-/** At once if the database and Kafka can be asked, later if one of them is unavailable. */
 async function openAppender(
   setup: EdgeSetup,
   database: Database,
-  { onFatal, databaseProblem, clock }: EdgeContext,
+  onFatal: (message: string) => void,
 ): Promise<LogAppender> {
-  const { config } = setup;
-  let tries = 0;
-  const open = async (): Promise<LogAppender> => {
-    tries += 1;
-    refuseUntilPrepared(config, databaseProblem);
-    // The clock is opened after the first try, which therefore must not wait for it.
-    if (tries > 1) await continueClock(config, database, await clock);
-    if (config.logUrl !== '') return openKafkaAppender(setup);
-    return openLocalLog(setup, () => processedByDatabase(database, config), onFatal);
-  };
-  return openAppenderNowOrLater(open, onFatal);
-}
-
-async function openKafkaAppender({ config, index, metricsBuffer }: EdgeSetup): Promise<LogAppender> {
+  const { config, index, metricsBuffer } = setup;
+  if (config.logUrl === '') return openLocalLog(setup, () => processedByDatabase(database, config), onFatal);
   const { openKafkaLogAppender } = await import('../backends/kafka/log.ts');
   return openKafkaLogAppender({
     url: config.logUrl,

@@ -8,37 +8,21 @@ import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { storeFileOf } from '../data-folder/files.ts';
 import { isUnavailable } from '../runtime/unavailable.ts';
-import { connectLater, type Database, openLogReader, useAndClose } from './opening.ts';
+import { connectLater, openLogReader, useAndClose } from './opening.ts';
 
-/**
- * Call it after the log was checked. `isLate`: the database and Kafka are opened later, and the clock is unverified until
- * `continueClock` is called.
- */
+/** Call it after the log was checked. */
 export async function openClock(
   config: Config,
   warn: (message: string) => void,
   shared: BigInt64Array | null = null,
-  isLate = false,
 ): Promise<TrustedClock> {
   const { TrustedClock } = await import('../clock/clock.ts');
-  const isLogLate = isLate && config.logUrl !== '';
   const newest = Math.max(
-    isLogLate ? 0 : await ifReachable('the newest event', warn, () => newestInLog(config)),
-    isLate ? 0 : await ifReachable('the times in the database', warn, () => newestInStore(config)),
+    await ifReachable('the newest event', warn, () => newestInLog(config)),
+    await ifReachable('the times in the database', warn, () => newestInStore(config)),
   );
   const { clockJumpMsMax: jumpMsMax, clockGapMsMax: gapMsMax } = config;
-  return new TrustedClock({ newest, isUnverified: isLate, jumpMsMax, gapMsMax, shared });
-}
-
-/**
- * For a server that started before its database or Kafka: verifies the clock by what they contain. Call it before the
- * clock gives a time that is stored.
- */
-export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
-  if (!clock.isUnverified) return;
-  const { newestErasure } = await import('../backends/postgres/profile-changes.ts');
-  const newest = Math.max(await newestInLog(config), await newestErasure(database));
-  clock.continueFrom(newest);
+  return new TrustedClock({ newest, jumpMsMax, gapMsMax, shared });
 }
 
 /** A log or a database that was there a moment ago and does not respond now is no reason not to start. */
@@ -64,7 +48,7 @@ async function newestInLog(config: Config): Promise<number> {
 async function newestInStore(config: Config): Promise<number> {
   if (config.storeUrl !== '') {
     const { newestErasure } = await import('../backends/postgres/profile-changes.ts');
-    const database = await connectLater(() => null, config, 'start', 1);
+    const database = await connectLater(config, 'start', 1);
     return useAndClose(database, () => newestErasure(database));
   }
   const file = storeFileOf(config.dataFolder);

@@ -165,16 +165,10 @@ export async function openDatabase(...options: Parameters<typeof poolOptions>): 
   return translateUnreachable(options[0], () => openPool(poolOptions(...options)));
 }
 
-/**
- * The same without connecting, for a server that may start before its database. While `problem` returns a reason, every
- * query fails as unavailable.
- */
-export async function connectLater(
-  problem: () => string | null,
-  ...options: Parameters<typeof poolOptions>
-): Promise<Database> {
+/** The same without connecting: for a server, which has prepared the database, and continues if it is gone by now. */
+export async function connectLater(...options: Parameters<typeof poolOptions>): Promise<Database> {
   const { poolWithoutCheck } = await import('../backends/postgres/pool.ts');
-  return poolWithoutCheck({ ...poolOptions(...options), problem });
+  return poolWithoutCheck(poolOptions(...options));
 }
 
 /** For a command. Undefined where no server has made tables yet. */

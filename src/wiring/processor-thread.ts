@@ -174,16 +174,13 @@ async function openLog(
 
 /** The main thread has prepared the database before; if it is unavailable again by now, this waits for it. */
 async function processorDatabase(setup: ThreadSetup): Promise<Database> {
-  const { config, installation } = setup;
-  const check = installationCheck(setup, () => installation);
+  const { config } = setup;
   const outage = new OutageLog(createLogger(config.logLevel, 'processor'), {
     failing: 'the processor cannot use the database: the server has not started yet, and keeps retrying',
     working: 'the processor can use the database',
   });
-  const open = (): Promise<Database> => openDatabase(config, 'processor', config.storeConnections, check);
-  const database = await untilReachable(open, (error) => outage.failed(error));
-  outage.worked();
-  return database;
+  const check = installationCheck(setup);
+  return untilReachable(() => openDatabase(config, 'processor', config.storeConnections, check), outage);
 }
 
 await runProcessor(workerData as ThreadSetup);

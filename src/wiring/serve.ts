@@ -1,7 +1,7 @@
 /**
  * `sluice serve`: sets up the main thread and runs until a signal. Before the start it locks the data folder, if the
- * server keeps anything in it, and prepares the database. An unavailable database or Kafka does not prevent the start:
- * `late-start.ts`. The supervisor owns the threads.
+ * server keeps anything in it, and prepares the database and Kafka. While they are unavailable the server waits for them
+ * (`late-start.ts`) and responds (`waiting-server.ts`). The supervisor owns the threads.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -22,6 +22,7 @@ import { connectionsMaxOf, openFilesMax } from '../runtime/open-files.ts';
 import type { KeyStore } from '../keys.ts';
 import { isUnavailable } from '../runtime/unavailable.ts';
 import type { Supervisor } from './supervisor.ts';
+import type { WaitingServer } from './waiting-server.ts';
 import { disablePretenuring } from '../runtime/threads.ts';
 
 type FolderLock = import('../backends/embedded/folder-lock.ts').FolderLock;
@@ -39,7 +40,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   const connectionsMax = connectionsMaxOf(config, openFilesMax());
   const folderLock = config.logUrl === '' ? await takeFolder(config) : null;
 
-  const { Supervisor, metricsSlots } = await import('./supervisor.ts');
+  const { Supervisor, metricsSlots, supervisorSlot } = await import('./supervisor.ts');
   const { allocateMetrics } = await import('../telemetry/metrics.ts');
   const { createLogger } = await import('../telemetry/logger.ts');
   const logger = createLogger(config.logLevel, 'main');
@@ -47,7 +48,33 @@ export async function serve(args: readonly string[], env: Env, version: string):
   await database?.firstTry();
   const { startWarnings, processed } = await prepareDataFolder(config);
   for (const warning of startWarnings) logger.warn(warning);
-  const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, database);
+  const signals = new StopSignals();
+  const metricsBuffer = allocateMetrics(metricsSlots(config.edges));
+  const noteListening = (port: number): void => {
+    const { host, role, edges } = config;
+    if (folderLock !== null) {
+      writeFileSync(serverUrlFileOf(config.dataFolder), `${baseUrlOf(host, port)}\n`, { mode: 0o600 });
+    }
+    logger.info({ version, host, port, role, edges, pid: process.pid }, 'listening');
+  };
+  let waiting: WaitingServer | null = null;
+  if (database !== null && database.problem !== null) {
+    const { startWaitingServer } = await import('./waiting-server.ts');
+    const metrics = { buffer: metricsBuffer, slot: supervisorSlot(config.edges) };
+    waiting = await startWaitingServer({ config, database, connectionsMax, metrics, logger, version });
+    noteListening(waiting.port);
+    const { announceAddress } = await import('../cli/announce.ts');
+    announceAddress({ config, port: waiting.port, out }, 'and waits; GET /readyz says for what');
+    const signal = await Promise.race([signals.first, database.prepared.then(() => null)]);
+    if (signal !== null) {
+      folderLock?.release();
+      logger.info({ signal }, 'stopped while waiting');
+      // A try to reach the database may be hanging; nothing that matters waits for it.
+      process.exit(0);
+    }
+  }
+  const installation = database === null ? null : await database.prepared;
+  const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, installation);
   const supervisor = new Supervisor({
     config,
     sources,
@@ -57,24 +84,16 @@ export async function serve(args: readonly string[], env: Env, version: string):
     keyStore,
     // Without `release`, which only this thread can call: threads get a structured clone.
     lock: folderLock && { file: folderLock.file, identity: folderLock.identity },
-    metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
+    metricsBuffer,
+    installation,
     logger,
     version,
-    database,
+    waiting,
   });
-  const signals = new StopSignals();
   const port = await startUnlessStopped(supervisor, signals, logger);
-  const url = baseUrlOf(config.host, port);
-  if (folderLock !== null) writeFileSync(serverUrlFileOf(config.dataFolder), `${url}\n`, { mode: 0o600 });
-  const { host, role, edges } = config;
-  logger.info({ version, host, port, role, edges, pid: process.pid }, 'listening');
-  const { processorStarted } = supervisor;
-  const announced = announce(config, port, keyStore, logger, processorStarted);
-  // A permanent failure after the start stops the server, as it would have at the start.
-  const signal = await Promise.race([
-    signals.first,
-    Promise.all([processorStarted, announced]).then(() => signals.first),
-  ]);
+  if (waiting === null) noteListening(port);
+  const announced = announce(config, port, keyStore, logger);
+  const signal = await Promise.race([signals.first, announced.then(() => signals.first)]);
   if (signal === 'SIGTERM') await drain(supervisor, config, signals, logger);
   logger.info({ signal }, 'stopping: finishing requests in progress');
   const deadline = setTimeout(() => {
@@ -85,8 +104,6 @@ export async function serve(args: readonly string[], env: Env, version: string):
   clearTimeout(deadline);
   folderLock?.release();
   logger.info('stopped');
-  // A try to reach the database may be hanging; nothing that matters waits for it.
-  if (database !== null && database.problem !== null) process.exit(0);
   return 0;
 }
 
@@ -108,10 +125,10 @@ async function startUnlessStopped(supervisor: Supervisor, signals: StopSignals, 
 }
 
 /** For the main thread, which writes to it when keys were last used. */
-async function keyStoreFor(config: Config, database: DatabaseStart | null): Promise<KeyStore> {
-  if (database === null) return openKeyStore(config);
-  const check = { expected: () => database.installation, onChecked: () => undefined };
-  return openKeyStoreIn(await connectLater(() => database.problem, config, 'keys', KEY_CONNECTIONS, check));
+async function keyStoreFor(config: Config, installation: string | null): Promise<KeyStore> {
+  if (installation === null) return openKeyStore(config);
+  const check = { expected: installation, onChecked: () => undefined };
+  return openKeyStoreIn(await connectLater(config, 'keys', KEY_CONNECTIONS, check));
 }
 
 /** Locks the data folder for this server. Servers with a shared log keep nothing in it and need no lock. */
@@ -132,25 +149,17 @@ async function takeFolder(config: Config): Promise<FolderLock> {
   return lock;
 }
 
-/**
- * Prints the start message; a server with a dashboard prints more once its database is available. `prepared`: null if it is
- * already, and where there is none.
- */
-async function announce(
-  config: Config,
-  port: number,
-  keyStore: KeyStore | null,
-  logger: Logger,
-  prepared: Promise<void> | null,
-): Promise<void> {
+function out(text: string): void {
+  process.stdout.write(text);
+}
+
+/** Prints the start message. */
+async function announce(config: Config, port: number, keyStore: KeyStore | null, logger: Logger): Promise<void> {
   const { announceAddress, announceStart } = await import('../cli/announce.ts');
-  const out = (text: string): void => void process.stdout.write(text);
   if (keyStore === null || !servesApi(config.role)) {
     announceAddress({ config, port, out }, `with the role ${config.role}`);
     return;
   }
-  if (prepared !== null) announceAddress({ config, port, out }, 'and waits; GET /readyz says for what');
-  await prepared;
   let members: MemberStore | undefined;
   try {
     members = await openMemberStore(config);

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../config/config.ts';
 import { hasSegments, logFolderOf, storeFileOf } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
-import { LOCAL_PARTITION, LogCorruptError, LogUnavailableError, LogUnreachableError } from '../log.ts';
+import { LOCAL_PARTITION, LogCorruptError } from '../log.ts';
 import { assertProcessed, positionInLocalLog, returnedRecords, returnedRecordsText } from '../log/continuity.ts';
 import { NO_HOURS, type Store, type StoredLedger } from '../store.ts';
 import {
@@ -134,12 +134,7 @@ export async function prepareKafka(config: Config): Promise<void> {
   const { tieToTopic, topicOf } = await import('../backends/postgres/identity.ts');
   await withDatabase(config, async (pool) => {
     const topic = await prepareTopic(config, await topicOf(pool));
-    try {
-      await useAndClose(topic, () => tieToTopic(pool, topic));
-    } catch (error) {
-      if (!(error instanceof LogUnavailableError)) throw error;
-      throw new LogUnreachableError(`Kafka cannot be used: ${error.message}`, { cause: error });
-    }
+    await useAndClose(topic, () => tieToTopic(pool, topic));
   });
 }
 

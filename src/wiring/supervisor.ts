@@ -27,8 +27,8 @@ import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { type Logger, OutageLog } from '../telemetry/logger.ts';
 import { processes } from '../config/roles.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
-import type { DatabaseStart } from './late-start.ts';
 import type { InstallationCheck } from './opening.ts';
+import type { WaitingServer } from './waiting-server.ts';
 
 type SharedMemory = ReturnType<typeof allocateSharedMemory>;
 
@@ -42,10 +42,8 @@ export interface ThreadSetup
   readonly metricsBuffer: SharedArrayBuffer;
   /** The lock of the data folder; null where none is used. */
   readonly lock: HeldLock | null;
-  /** Installation of the database that the server was started with; null while it is unknown, and without a database. */
+  /** Installation of the database that the server was started with; null without a database. */
   readonly installation: string | null;
-  /** Why the database may not be used yet, as of now; null where it may, and where there is none. */
-  readonly databaseProblem: string | null;
 }
 
 export interface EdgeSetup extends ThreadSetup {
@@ -58,6 +56,8 @@ export interface EdgeSetup extends ThreadSetup {
 }
 
 export type ThreadMessage =
+  /** From an edge: everything is open, and it waits for `listen`. */
+  | { readonly type: 'opened' }
   /** `port`: where an edge listens. */
   | { readonly type: 'started'; readonly port?: number }
   | { readonly type: 'start-failed'; readonly message: string }
@@ -73,8 +73,8 @@ export type SupervisorMessage =
   | { readonly type: 'stop' }
   /** To edges: why nothing is processed; null while processing works. */
   | { readonly type: 'processing'; readonly problem: string | null }
-  /** To edges: why the database may not be used yet; null once it may, and then `installation` is known. */
-  | { readonly type: 'database'; readonly databaseProblem: string | null; readonly installation: string | null };
+  /** To edges: the port is free. */
+  | { readonly type: 'listen' };
 
 const FOLDER_INTERVAL_MS = 1_000;
 /** Long enough for the edges to send the 503s that a failing disk causes. */
@@ -110,15 +110,16 @@ export function setBacklogFull(buffer: SharedArrayBuffer, isFull: boolean): void
 }
 
 /** For a thread that connects to the database. The result is shared: every thread reports what one has found. */
-export function installationCheck(
-  { statusBuffer }: Pick<ThreadSetup, 'statusBuffer'>,
-  expected: () => string | null,
-): InstallationCheck {
+export function installationCheck({
+  statusBuffer,
+  installation,
+}: Pick<ThreadSetup, 'statusBuffer' | 'installation'>): InstallationCheck | undefined {
+  if (installation === null) return undefined;
   const flags = new Int32Array(statusBuffer);
   const onChecked = (isExpected: boolean): void => {
     flags[OTHER_DATABASE] = isExpected ? 0 : 1;
   };
-  return { expected, onChecked };
+  return { expected: installation, onChecked };
 }
 
 export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
@@ -141,13 +142,14 @@ export function metricsSlots(edges: number): number {
   return supervisorSlot(edges) + 2;
 }
 
-/** After those of the edges; the processor has the one after it. */
-function supervisorSlot(edges: number): number {
+/** Of the main thread: after those of the edges; the processor has the one after it. */
+export function supervisorSlot(edges: number): number {
   return 2 * edges;
 }
 
-interface SupervisorParts extends Omit<ThreadSetup, 'installation' | 'databaseProblem' | keyof SharedMemory> {
-  readonly database: DatabaseStart | null;
+interface SupervisorParts extends Omit<ThreadSetup, keyof SharedMemory> {
+  /** What serves the port so far; null where nothing does. */
+  readonly waiting: WaitingServer | null;
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   readonly logger: Logger;
@@ -176,7 +178,6 @@ export class Supervisor {
   readonly #flags = new Int32Array(this.#memory.statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
-  #isProcessing = false;
   readonly #keyUsageOutage: OutageLog;
   readonly #diskOutage: OutageLog;
   #folderTimer: NodeJS.Timeout | undefined;
@@ -184,8 +185,6 @@ export class Supervisor {
   /** One line a key is enough. */
   readonly #leaksReported = new Set<string>();
   #isBeingKilled = false;
-  /** For a server that started before its database: resolves once the processor uses it. Set by `start`. */
-  processorStarted: Promise<void> | null = null;
 
   constructor(parts: SupervisorParts) {
     this.#parts = parts;
@@ -199,12 +198,9 @@ export class Supervisor {
     });
   }
 
-  /** Resolves with the port once every edge listens, and the processor works unless it has to wait for the database. */
+  /** Resolves with the port once every edge listens, and the processor works. */
   async start(): Promise<number> {
-    const { config, database } = this.#parts;
-    if (database !== null) {
-      database.onProblem = () => this.#postToEdges({ type: 'database', ...this.#databaseState() });
-    }
+    const { config, waiting } = this.#parts;
     // With a shared log there is nothing in the data folder that could be lost or fill the disk.
     if (config.logUrl === '') {
       if (config.storeUrl === '') {
@@ -215,18 +211,15 @@ export class Supervisor {
     }
     const edges = config.role === 'processor' ? 1 : config.edges;
     // Sockets with SO_REUSEPORT do not fail when another process has the port, so check first.
-    if (edges > 1 && config.port !== 0) await assertPortIsFree(config);
+    if (edges > 1 && config.port !== 0 && waiting === null) await assertPortIsFree(config);
     const channels = config.logUrl === '' ? Array.from({ length: edges - 1 }, () => new MessageChannel()) : [];
     const otherEdges = channels.map(({ port1 }) => port1);
-    const port = await this.#startEdge(0, config.port, { otherEdges, logWriter: undefined });
+    const port = await this.#startEdge(0, waiting?.port ?? config.port, { otherEdges, logWriter: undefined });
     const others = Array.from({ length: edges - 1 }, (_, index) =>
       this.#startEdge(index + 1, port, { otherEdges: [], logWriter: channels[index]?.port2 }),
     );
     await Promise.all(others);
-    if (database === null || database.problem === null) await this.#startProcessor();
-    else this.processorStarted = database.prepared.then(() => this.#startProcessor());
-    // `serve` handles a rejection later; until then it must not count as unhandled.
-    this.processorStarted?.catch(() => undefined);
+    await this.#startProcessor();
     return port;
   }
 
@@ -241,9 +234,8 @@ export class Supervisor {
     this.#flags[SHUTTING_DOWN] = 1;
     clearInterval(this.#folderTimer);
     await Promise.all(this.#edges.map(stopThread));
-    // Last, because the edges were still writing to the log that it reads. One that still waits for the database has
-    // nothing to finish.
-    if (this.#processor !== undefined && this.#isProcessing) await stopThread(this.#processor);
+    // Last, because the edges were still writing to the log that it reads.
+    if (this.#processor !== undefined) await stopThread(this.#processor);
     // If the disk has failed meanwhile, never resolve: `#killWithoutCleanup` ends the process.
     if (this.#isBeingKilled) await new Promise(() => undefined);
     const threads = [...this.#edges, this.#processor].filter((thread) => thread !== undefined);
@@ -260,6 +252,11 @@ export class Supervisor {
     });
     thread.on('message', (message: ThreadMessage) => {
       switch (message.type) {
+        case 'opened':
+          // This closes the port at once; the requests in progress there are finished meanwhile.
+          void this.#parts.waiting?.stop();
+          post(thread, { type: 'listen' });
+          return;
         case 'started':
           resolve(message.port ?? 0);
           return;
@@ -271,7 +268,7 @@ export class Supervisor {
           this.#killWithoutCleanup(message.message);
           return;
         case 'problem':
-          this.#postToEdges({ type: 'processing', problem: message.problem });
+          for (const edge of this.#edges) post(edge, { type: 'processing', problem: message.problem });
           return;
         case 'keyUsage':
           void this.#recordUsage(message.keyUsage);
@@ -285,26 +282,16 @@ export class Supervisor {
 
   async #startProcessor(): Promise<void> {
     const { config } = this.#parts;
-    if (!processes(config.role) || this.#flags[SHUTTING_DOWN] === 1) return;
+    if (!processes(config.role)) return;
     const options = { workerData: this.#setup(), name: 'processor', resourceLimits: HEAP_LIMITS.processor };
     this.#processor = new Worker(threadFile('./processor-thread', import.meta.url), options);
     await this.#started(this.#processor, options.name);
-    this.#isProcessing = true;
-  }
-
-  #postToEdges(message: SupervisorMessage): void {
-    for (const edge of this.#edges) edge.postMessage(message);
   }
 
   #setup(): ThreadSetup {
     // The others cannot be handed to a thread.
-    const { keyStore: _keyStore, logger: _logger, database: _database, ...parts } = this.#parts;
-    return { ...parts, ...this.#memory, ...this.#databaseState() };
-  }
-
-  #databaseState(): Pick<ThreadSetup, 'databaseProblem' | 'installation'> {
-    const { database } = this.#parts;
-    return { databaseProblem: database?.problem ?? null, installation: database?.installation ?? null };
+    const { keyStore: _keyStore, logger: _logger, waiting: _waiting, ...parts } = this.#parts;
+    return { ...parts, ...this.#memory };
   }
 
   #startEdge(index: number, port: number, ports: Pick<EdgeSetup, 'otherEdges' | 'logWriter'>): Promise<number> {
@@ -421,9 +408,12 @@ function stopThread(thread: Worker): Promise<void> {
   thread.on('message', ({ type }: ThreadMessage) => {
     if (type === 'stopped') resolve();
   });
-  const message: SupervisorMessage = { type: 'stop' };
-  thread.postMessage(message);
+  post(thread, { type: 'stop' });
   return promise;
+}
+
+function post(thread: Worker, message: SupervisorMessage): void {
+  thread.postMessage(message);
 }
 
 function assertPortIsFree({ host, port }: Config): Promise<void> {

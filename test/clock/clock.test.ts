@@ -279,26 +279,6 @@ suite('The clock of received_at', () => {
     assert.deepEqual(setBack, [0, 0]);
   });
 
-  const LATE_WALLS = { 'was never set': 0, 'is ten years ahead': START + TEN_YEARS_MS, 'is right': START + HOUR_MS };
-  for (const [what, wall] of Object.entries(LATE_WALLS)) {
-    test(`judges a wall clock that ${what} by what is stored once that can be asked`, () => {
-      const machine = new Machine(0, wall);
-      const shared = new BigInt64Array(new SharedArrayBuffer(8));
-      const clock = new TrustedClock({ newest: 0, isUnverified: true, ...BOUNDS, shared, sources: machine.sources });
-      machine.pass(SECOND_MS);
-      assert.equal(clock.now(), CLOCK_EARLIEST + SECOND_MS, 'nothing is believed before');
-      assert.deepEqual([shared[0], clock.heldMs, clock.behindMs], [0n, 0, 0], 'and nothing is shared with other edges');
-      clock.continueFrom(START);
-      assert.equal(clock.isUnverified, false);
-      const right = what === 'is right' ? START + HOUR_MS + SECOND_MS : START + 1;
-      assert.equal(clock.now(), right);
-      if (wall !== 0) return;
-      machine.step(START + TEN_YEARS_MS);
-      assert.ok(clock.now() < START + HOUR_MS, 'the first time that it is set to is not trusted whatever it is');
-      assert.ok(clock.heldMs > 0);
-    });
-  }
-
   test('lets retention wait for a day after a jump that it follows, while it runs and at a start', () => {
     const machine = new Machine();
     const before = machine.run(HOUR_MS);

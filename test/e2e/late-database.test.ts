@@ -8,7 +8,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { after, afterEach, before, suite, test } from 'node:test';
 import { makeKey } from '../../src/keys/format.ts';
-import { openWireTo } from '../scaling/wire.ts';
+import { type Fate, openWire, openWireTo } from '../scaling/wire.ts';
 import { Connection } from '../faults/connection.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
 import {
@@ -39,6 +39,11 @@ async function assertWaiting(server: TestServer, why: RegExp): Promise<void> {
   assert.equal(ready.status, 503);
   assert.match(ready.text, why);
   assert.match((await get(server, '/metrics')).text, /^sluice_users_accepted_total 0$/m);
+}
+
+/** When it is announced again: before, the port is closed for a moment. */
+async function hasStarted(server: TestServer): Promise<void> {
+  await eventually('it has started', () => server.stdout().split('is listening on').length > 2, DEADLINE_MS);
 }
 
 async function becomesReady(server: TestServer): Promise<void> {
@@ -99,8 +104,17 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
     assert.deepEqual([refused.status, refused.headers.get('retry-after')], [503, '1']);
     assert.equal((await get(server, '/profiles?user_id=early', SOME_KEY)).status, 503);
     assert.match(server.stdout(), /and waits; GET/);
+    for (const path of ['/', '/dashboard', '/docs', '/health', '/nothing']) {
+      const response = await get(server, path);
+      assert.deepEqual([path, response.status, response.headers.get('retry-after')], [path, 503, '1']);
+      const { trace_id } = response.body as { trace_id: string };
+      assert.equal(response.headers.get('x-trace-id'), trace_id);
+    }
+    const script = (await get(server, '/ingest/sluice.js')).status;
 
     await postgres.start();
+    await hasStarted(server);
+    assert.equal((await get(server, '/ingest/sluice.js')).status, script);
     await everyEdgeIsReady(server);
     await assertProcessed(server, server, await keyOf(server));
     // Now that the keys can be read, one that does not exist is known not to.
@@ -109,6 +123,39 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
     assert.doesNotMatch(server.stderr(), /"stack"|failed unexpectedly|crashed/);
     assert.equal(server.stderr().split('"msg":"the database cannot be used yet').length - 1, 1, server.stderr());
     assert.equal(server.stderr().split('the database has been reached').length - 1, 1, server.stderr());
+  });
+
+  test('refuses no key until it can look one up, and web pages can read that', async () => {
+    const server = await launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL: postgres.url } });
+    const requestFrom = (path: string, method: string, headers: Record<string, string> = {}): Promise<HttpResponse> =>
+      fetch(`${server.baseUrl}${path}`, { method, headers: { origin: 'https://shop.example', ...headers } }).then(
+        readResponse,
+      );
+    for (const path of ['/ingest/events', '/ingest/events/check', '/ingest/v1/track']) {
+      const preflight = await requestFrom(path, 'OPTIONS', { 'access-control-request-method': 'POST' });
+      assert.equal(preflight.status, 204, path);
+      assert.equal(preflight.headers.get('access-control-allow-origin'), '*');
+      assert.match(preflight.headers.get('access-control-allow-headers') ?? '', /Authorization/);
+      for (const authorization of ['Bearer x', `Bearer ${SOME_KEY}`, '']) {
+        const refused = await requestFrom(path, 'POST', { authorization });
+        assert.equal(refused.status, path.includes('/v1/') ? 429 : 503, path);
+        assert.equal(refused.headers.get('retry-after'), '1');
+        assert.equal(refused.headers.get('access-control-allow-origin'), '*');
+        assert.match(refused.headers.get('access-control-expose-headers') ?? '', /Retry-After/);
+        const { error, trace_id } = refused.body as { error: string; trace_id: string };
+        assert.deepEqual([error, trace_id], ['service temporarily unavailable', refused.headers.get('x-trace-id')]);
+      }
+    }
+    const metrics = (await get(server, '/metrics')).text;
+    for (const line of [
+      'sluice_ready 0',
+      'sluice_requests_total{status="503"} 6',
+      'sluice_requests_total{status="429"} 3',
+      'sluice_unavailable_total{reason="keys"} 9',
+    ]) {
+      assert.ok(metrics.includes(`\n${line}\n`), line);
+    }
+    assert.equal(await server.stop(), 0, server.stderr());
   });
 
   test('loses it again, with no key in use: not ready until the database is back', async () => {
@@ -142,7 +189,10 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
     assert.equal(await other.stop(), 0, other.stderr());
 
     await postgres.start();
-    for (const server of [edge, processor, api]) await becomesReady(server);
+    for (const server of [edge, processor, api]) {
+      await hasStarted(server);
+      await becomesReady(server);
+    }
     const key = await madeKey(env);
     await assertProcessed(edge, api, key);
     for (const server of [edge, processor, api]) {
@@ -187,8 +237,8 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
   });
 });
 
-suite('A server that starts on a database that hangs', { skip: whyNoPostgres(), timeout: 240_000 }, () => {
-  test('starts after a moment, and stops when it is asked to', async () => {
+suite('A server that starts on a bad connection to its database', { skip: whyNoPostgres(), timeout: 240_000 }, () => {
+  test('that hangs: starts after a moment, and stops when it is asked to', async () => {
     await using scope = new AsyncDisposableStack();
     const wire = await openWireTo(await (await testPostgres()).newDatabase());
     scope.defer(() => wire.close());
@@ -198,5 +248,31 @@ suite('A server that starts on a database that hangs', { skip: whyNoPostgres(), 
     await assertWaiting(server, /the database cannot be used yet/);
     assert.equal((await post(server, SOME_KEY, { users: [user('early')] })).status, 503);
     assert.equal(await server.stop(), 0, server.stderr());
+  });
+
+  test('that is lost again: responds until the first edge can open its log', async () => {
+    await using scope = new AsyncDisposableStack();
+    const url = new URL(await (await testPostgres()).newDatabase());
+    const { port, hostname: host } = url;
+    let lost = 'application_name';
+    const fateOf = (piece: Buffer): Fate => (lost !== '' && piece.includes(lost) ? 'lost' : 'passes');
+    const wire = await openWire({ port: () => Number(port), host, fateOf });
+    scope.defer(() => wire.close());
+    url.host = `127.0.0.1:${wire.port}`;
+    const env = { STORE_URL: url.href };
+    const server = await launch(scope, { dataFolder: folderIn(scope), env, args: ['--edges', '2'] });
+    await assertWaiting(server, /the database cannot be used yet/);
+    lost = 'sluice edge';
+    const words = '"the edge cannot open the log: the server has not started yet, and keeps retrying"';
+    await eventually('the edge retries', () => server.stderr().includes(words), DEADLINE_MS);
+    await assertWaiting(server, /the server is starting/);
+    assert.equal((await post(server, SOME_KEY, { users: [user('early')] })).status, 503);
+    lost = '';
+    await hasStarted(server);
+    await everyEdgeIsReady(server);
+    await assertProcessed(server, server, await keyOf(server));
+    assert.match((await get(server, '/metrics')).text, /^sluice_ready 1$/m);
+    assert.equal(await server.stop(), 0, server.stderr());
+    assert.equal(server.stderr().split('"the edge can open the log"').length - 1, 1, server.stderr());
   });
 });

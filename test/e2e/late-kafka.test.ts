@@ -46,7 +46,12 @@ suite('A server that starts before Kafka', { skip: whyNoKafka('own') || whyNoPos
     assert.equal(await stopped.stop(), 0, stopped.stderr());
 
     await kafka.startBroker(0);
-    for (const server of [edge, processor, api]) await becomesReady(server);
+    for (const server of [edge, processor, api]) {
+      // It is announced again; before, the port is closed for a moment.
+      const isStarted = (): boolean => server.stdout().split('is listening on').length > 2;
+      await eventually('it has started', isStarted, DEADLINE_MS);
+      await becomesReady(server);
+    }
     const accepted = await post(edge, key, { users: [user('late')] });
     assert.equal(accepted.status, 202, accepted.text);
     const { trace_id } = accepted.body as { trace_id: string };

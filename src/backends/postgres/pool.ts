@@ -49,8 +49,6 @@ export interface PoolOptions {
   /** Shown in pg_stat_activity. */
   readonly applicationName: string;
   readonly statementTimeoutMs?: number;
-  /** Why the database cannot be queried yet; null once it can. Until then every call is rejected as unavailable. */
-  readonly problem?: () => string | null;
   /** Set by servers: every connection must reach the database that the server was started with. */
   readonly installation?: InstallationCheck;
 }
@@ -81,8 +79,8 @@ function parserOf(type: number, format?: 'text' | 'binary'): (value: string) => 
 }
 
 export interface InstallationCheck {
-  /** The installation that the server was started with; null while that is unknown, and then nothing is checked. */
-  readonly expected: () => string | null;
+  /** The installation that the server was started with. */
+  readonly expected: string;
   /** Called after each check. */
   readonly onChecked: (isExpected: boolean) => void;
 }
@@ -91,11 +89,12 @@ export interface InstallationCheck {
 const NO_TABLE = '42P01';
 
 /** Rejects with `StoreUnavailableError`: the right database may be back soon. */
-export async function assertInstallation(connection: Queryable, check: InstallationCheck): Promise<void> {
-  const expected = check.expected();
-  if (expected === null) return;
+export async function assertInstallation(
+  connection: Queryable,
+  { expected, onChecked }: InstallationCheck,
+): Promise<void> {
   const found = await findInstallation(connection);
-  check.onChecked(found === expected);
+  onChecked(found === expected);
   if (found === expected) return;
   const what =
     found === undefined
@@ -233,9 +232,7 @@ function isCertificateCode(code: string): boolean {
   return code === 'ERR_TLS_CERT_ALTNAME_INVALID' || /(SELF_SIGNED|CERT_|UNABLE_TO_(VERIFY|GET_ISSUER))/.test(code);
 }
 
-/**
- * For a server that starts before its database: connects to nothing, and what `openPool` checks is checked elsewhere.
- */
+/** Connects to nothing: for a server, which has checked the database before, and continues if it is gone by now. */
 export function poolWithoutCheck(options: PoolOptions): PostgresPool {
   return new PostgresPool(new Connections(options));
 }
@@ -344,8 +341,6 @@ export class PostgresPool implements Queryable {
 
   async #take(): Promise<PostgresClient> {
     if (this.#isClosed) throw new StoreUnavailableError('the connection to PostgreSQL is closed');
-    const problem = this.options.problem?.() ?? null;
-    if (problem !== null) throw new StoreUnavailableError(problem);
     let connection: PoolClient;
     try {
       connection = await this.#connections.pool.connect();
@@ -361,7 +356,7 @@ export class PostgresPool implements Queryable {
   async #checkInstallation(connection: PoolClient, client: PostgresClient): Promise<void> {
     const { installation } = this.options;
     const { checked } = this.#connections;
-    if (installation === undefined || installation.expected() === null || checked.has(connection)) return;
+    if (installation === undefined || checked.has(connection)) return;
     try {
       await assertInstallation(client, installation);
       checked.add(connection);
