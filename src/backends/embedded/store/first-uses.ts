@@ -139,18 +139,32 @@ export interface UsedEventId {
 
 /**
  * Removes uses of event ids at these times (rule 17: data after an erase starts from scratch, so it is not a duplicate of
- * removed events). Uses by other requests stay.
+ * removed events). Uses by other requests stay, but those before the last one count no more: runs forget them when they
+ * are merged. So with the last use all are removed.
  */
 export function forgetEventIds(store: StoreConnection, tenant: number, eventIds: readonly UsedEventId[]): void {
+  const runs = store.runs(EVENT_IDS);
   const timesOf = new Map<string, number[]>();
   const keys = eventIds.map(({ id, usedAt }) => {
     const key = runKeyOf(store.hashOf(tenant, HASHED.eventId, id));
     timesOf.getOrInsertComputed(key.join(), () => []).push(...usedAt);
     return key;
   });
-  store.runs(EVENT_IDS).remove(keys, null, ({ key, values: [usedAt] }) => {
-    return timesOf.get(key.join())?.includes(usedAt as number) ?? false;
+  const removed: Entry[] = [];
+  runs.remove(keys, null, (entry) => {
+    const isRemoved = timesOf.get(entry.key.join())?.includes(entry.values[0] as number) ?? false;
+    if (isRemoved && usesBefore(entry) > 0) removed.push(entry);
+    return isRemoved;
   });
+  const isLastUse = (entry: Entry): boolean => {
+    const left = runs.get(entry.key);
+    return left !== undefined && usesBefore(left) < usesBefore(entry);
+  };
+  runs.remove(removed.filter(isLastUse).map(({ key }) => key));
+}
+
+function usesBefore({ values }: Entry): number {
+  return values[1] as number;
 }
 
 function runKeyOf({ hash, rest }: KeyHash): Key {
