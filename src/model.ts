@@ -4,10 +4,11 @@
  * - **account**: who owns the data; has keys.
  * - **environment**: `production` or `development`. An account has both.
  * - **tenant**: the pair (account, environment). No data crosses tenants.
- * - **key**: an API key. Secret keys may do everything, publishable ones may only write events.
+ * - **key**: an API key. Secret keys may do everything in their environment except
+ *   manage keys and members, publishable ones may only send events.
  * - **member**: a person who signs in to the dashboard; of one account. **session**: a signed-in browser.
  * - **invitation**: a one-time link with which a member is made, or sets a new password.
- * - **request**: one HTTP call to `POST /ingest/events`, carrying one or more users.
+ * - **request**: one HTTP call that sends one or more users (`/ingest/events`, `/ingest/v1/…`).
  * - **trace**: what became of one request; named by its `trace_id`.
  * - **user**: one entry of a request's `users` array: identifiers, user_properties, events.
  * - **rejection**: a user that failed validation, with the reason.

@@ -258,11 +258,13 @@ export interface StoredTrace {
   /** Its API key; null for a dead letter that is not in the log any more. */
   readonly keyId: string | null;
   readonly format: Format;
+  /** When it, or the first of its users, became a dead letter; absent if none is one. */
+  readonly failedAt?: number;
   readonly users: readonly TracedUser[];
 }
 
 /** A request in the list of requests: a trace without its users. */
-export interface TraceSummary extends Omit<StoredTrace, 'users' | 'format'> {
+export interface TraceSummary extends Omit<StoredTrace, 'users' | 'format' | 'failedAt'> {
   /** Events that were stored, or that wait to be. */
   readonly events: number;
 }

@@ -34,7 +34,7 @@ const FUNCTIONS = new Set(
 );
 const ALERT_NEEDS = [
   'SluiceNotReady',
-  'SluiceRefusingEvents',
+  'SluiceIngestUnavailable',
   'SluiceConnectionLimit',
   'SluiceLedgerDifference',
   'SluiceDeadLetters',

@@ -545,7 +545,7 @@ export interface components {
             readonly identifiers: readonly components["schemas"]["LinkedIdentifier"][];
             /** @description Every merge, and its cause. */
             readonly merges: readonly components["schemas"]["Merge"][];
-            /** @description What was not linked or merged when a record went to this profile, and why not. */
+            /** @description What was not linked or merged when a user went to this profile, and why not. */
             readonly refusals: readonly components["schemas"]["Refusal"][];
             /** @description With `from` and `to`: the chain from one to the other. */
             readonly chain?: readonly components["schemas"]["ChainStep"][];
@@ -868,6 +868,11 @@ export interface components {
              * @enum {string}
              */
             readonly format: "sluice" | "segment";
+            /**
+             * Format: date-time
+             * @description When it, or the first of its users, became a dead letter; absent if none is one. Such a request stays `pending`.
+             */
+            readonly failed_at?: string;
             /** @description What happened to each user. */
             readonly users: readonly components["schemas"]["TracedUser"][];
         };
@@ -1709,7 +1714,7 @@ export interface components {
              * @enum {string}
              */
             readonly status: "ready" | "not ready";
-            /** @description Why events are refused, if they are. */
+            /** @description Why the server is not ready. */
             readonly reasons: readonly string[];
             /** @description What an operator should know: findings of the last start, possible losses from the event log that cannot be counted, such as after a missing or old `log-ends`, and that the store was rebuilt from the log. The latter two stay until `log-warnings` in the data folder is removed. */
             readonly warnings: readonly string[];
@@ -1793,14 +1798,14 @@ export interface components {
         readonly Session: {
             /** @description Who is signed in. */
             readonly member: {
-                /** @description Names the member. */
+                /** @description Id of the member. */
                 readonly id: string;
                 /** @description An e-mail address. */
                 readonly email: string;
             };
             /** @description The account and environment. */
             readonly account: {
-                /** @description Names the account. */
+                /** @description Id of the account. */
                 readonly id: string;
                 /** @description The name of the account. */
                 readonly name: string;
@@ -1850,7 +1855,7 @@ export interface components {
          * @description A person who may sign in to the account.
          */
         readonly Member: {
-            /** @description Names the member. */
+            /** @description Id of the member. */
             readonly id: string;
             /** @description An e-mail address. */
             readonly email: string;
@@ -1869,7 +1874,7 @@ export interface components {
          * @description An invitation that can still be accepted.
          */
         readonly Invitation: {
-            /** @description Names the invitation. */
+            /** @description Id of the invitation. */
             readonly id: string;
             /**
              * Format: date-time
@@ -1889,7 +1894,7 @@ export interface components {
          * @description An invitation. Sluice sends no e-mail.
          */
         readonly CreatedInvitation: {
-            /** @description Names the invitation. */
+            /** @description Id of the invitation. */
             readonly id: string;
             /**
              * Format: date-time
@@ -1914,12 +1919,12 @@ export interface components {
          * @description An API key, without its secret.
          */
         readonly Key: {
-            /** @description Names the key, and is harmless. */
+            /** @description Id of the key; not secret. */
             readonly id: string;
             /** @description The name of the key, for people. */
             readonly name: string;
             /**
-             * @description Secret keys may do everything, publishable ones may only send events.
+             * @description Secret keys may do everything in their environment except manage keys and members, publishable ones may only send events.
              * @enum {string}
              */
             readonly kind: "secret" | "publishable";
@@ -1994,7 +1999,7 @@ export interface components {
             /** @description The name of the key, for people. */
             readonly name: string;
             /**
-             * @description Secret keys may do everything, publishable ones may only send events.
+             * @description Secret keys may do everything in their environment except manage keys and members, publishable ones may only send events.
              * @enum {string}
              */
             readonly kind: "secret" | "publishable";
@@ -2059,7 +2064,7 @@ export interface components {
         };
         /**
          * NotReady
-         * @description Not ready. Events get 503.
+         * @description Not ready: see `reasons`. Events may still be accepted.
          */
         readonly NotReady: {
             /** @constant */

@@ -98,7 +98,7 @@ const SECURITY_SCHEMES: Readonly<Record<string, SecurityScheme>> = {
     type: 'http',
     scheme: 'bearer',
     description:
-      'A secret key, `sk_prod_…` or `sk_dev_…`. For servers only: it may do everything. Keep it out of browsers and apps.',
+      'A secret key, `sk_prod_…` or `sk_dev_…`. For servers only: it may do everything in its environment except manage keys and members. Keep it out of browsers and apps.',
   },
   publishableKey: {
     type: 'http',

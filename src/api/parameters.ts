@@ -72,7 +72,7 @@ function valuesOf<Kinds extends ParameterKinds>(
 
 function unknownText(name: string, known: readonly string[]): string {
   const shown = name.slice(0, NAME_CHARACTERS_SHOWN_MAX);
-  return `unknown parameter ${shown}: ${known.length === 0 ? 'there are none' : `there are ${known.join(', ')}`}`;
+  return `unknown parameter ${shown}: ${known.length === 0 ? 'this call has no parameters' : `known parameters: ${known.join(', ')}`}`;
 }
 
 /** Null where it is absent. */

@@ -42,7 +42,7 @@ const WHEN: Readonly<Record<ErrorCode, string>> = {
   too_large:
     'The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB, or what `message` says.',
   overloaded: 'Under `/ingest/v1/`, instead of the 503 below: Segment SDKs read `Retry-After` only with this status.',
-  rate_limited: 'Under `/ingest/v1/`: the key has sent more users than its rate limit allows.',
+  rate_limited: 'Under `/ingest/v1/`: the key has sent more messages than its rate limit allows.',
   too_many_attempts: 'Signing in failed too often; `Retry-After` says how long to wait.',
   headers_too_large: 'The request line and headers are too long.',
   internal: 'An error in Sluice. Nothing was acknowledged.',

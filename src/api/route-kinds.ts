@@ -200,7 +200,7 @@ interface PageRoute<Call, Response extends MemberResponse> extends RouteSchema {
 }
 
 /** In the path of everything about one key, member or invitation. */
-export const ID_PARAMS = { id: text('As the list gives it.') };
+export const ID_PARAMS = { id: text('The `id` from the list.') };
 
 const MEMBER: RouteKind = { tag: 'Dashboard', security: [{ session: [] }], errors: [401, 403, 500, 503] };
 const OPEN: RouteKind = { ...MEMBER, security: [] };

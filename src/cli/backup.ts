@@ -391,9 +391,7 @@ function report(
   spanMs: number,
   unknown: readonly string[],
 ): string {
-  const checked = verified
-    ? 'Verified: it was read back, and is intact.'
-    : `To check it: sluice backup --verify ${target}`;
+  const checked = verified ? 'Verified: the backup is intact.' : `To check it: sluice backup --verify ${target}`;
   const database =
     manifest.scope === 'log'
       ? 'PostgreSQL is not part of it: dump the database BEFORE each backup of the log, never after (docs/backup.md).\n'

@@ -64,14 +64,14 @@ const LOCATION_FLAGS: Flags = {
   ...DATA_FLAG,
   'store-url': {
     value: 'URL',
-    help: 'the database, where servers share one; as STORE_URL it stays out of the process list',
+    help: 'the PostgreSQL database, if servers share one (STORE_URL, which keeps the password out of the process list)',
   },
-  'log-url': { value: 'URL', help: 'the Kafka topic, where servers share one (LOG_URL)' },
+  'log-url': { value: 'URL', help: 'the Kafka topic, if servers share one (LOG_URL)' },
 };
 
 /** The server, and with which key: the same for all commands that call it over HTTP. */
 const SERVER_FLAGS: Flags = {
-  url: { value: 'URL', help: 'the server (SLUICE_URL); default the one that is running on the data folder' },
+  url: { value: 'URL', help: 'address of the server (SLUICE_URL); default the server running on the data folder' },
   key: { value: 'KEY', help: 'an API key (SLUICE_KEY, which keeps it out of the process list)' },
   ...DATA_FLAG,
 };
@@ -100,8 +100,8 @@ const ENVIRONMENT_FLAG: Flag = {
 };
 
 const TENANT_FLAGS: Flags = {
-  account: { value: 'NAME', help: 'the account; needed once several accounts have data' },
-  env: { ...ENVIRONMENT_FLAG, help: `${ENVIRONMENT_FLAG.help}; needed once both have data` },
+  account: { value: 'NAME', help: 'the account; required if several accounts have data' },
+  env: { ...ENVIRONMENT_FLAG, help: `${ENVIRONMENT_FLAG.help}; required if both have data` },
   ...LOCATION_FLAGS,
   json: { help: 'print JSON, for programs; times are UTC there, and local otherwise' },
 };
@@ -128,7 +128,7 @@ const RATE_FLAGS: Flags = {
 };
 
 const KEY_ARGUMENT = { value: 'ID', help: 'the id of the key, from "sluice keys list"' } as const;
-const KEY_NAME: Flag = { value: 'NAME', help: 'what the key is for, in your words; up to 100 characters' };
+const KEY_NAME: Flag = { value: 'NAME', help: 'what the key is for, up to 100 characters' };
 
 const KEYS_COMMANDS = {
   create: {
@@ -138,13 +138,13 @@ const KEYS_COMMANDS = {
       name: KEY_NAME,
       kind: {
         value: 'KIND',
-        help: 'secret (sk_prod_… or sk_dev_…): full access, for servers only; publishable (pk_…): can only send events, safe in browsers and apps',
+        help: 'secret (sk_prod_… or sk_dev_…): all of its environment except keys and members, for servers only; publishable (pk_…): can only send events, safe in browsers and apps',
         choices: KEY_KINDS,
       },
-      env: { ...ENVIRONMENT_FLAG, help: `${ENVIRONMENT_FLAG.help}; their data never mix` },
+      env: { ...ENVIRONMENT_FLAG, help: `${ENVIRONMENT_FLAG.help}; their data is separate` },
       account: {
         value: 'NAME',
-        help: 'the account of the key, created if it is new; needed once there are several',
+        help: 'the account of the key, created if it is new; required if there are several',
       },
       origins: {
         value: 'LIST',
@@ -193,14 +193,14 @@ const KEYS_COMMANDS = {
     flags: {
       overlap: {
         value: 'TIME',
-        help: 'how long the old key keeps working: 0, which ends it at once, up to 30d; default 24h',
+        help: 'how long the old key keeps working, up to 30d; 0 revokes it; default 24h',
       },
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
   },
   revoke: {
-    summary: 'ends an API key at once, which cannot be undone',
+    summary: 'revokes an API key within 2 seconds; this cannot be undone',
     argument: KEY_ARGUMENT,
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
   },
@@ -225,14 +225,14 @@ const PLAN_COMMANDS = {
   },
   push: {
     synopsis: '[FILE]',
-    summary: 'makes a file the tracking plan of a server',
+    summary: 'makes a file the tracking plan of the account and environment of the key',
     usage: [['SLUICE_KEY=sk_prod_… sluice plan push [FILE] [--url URL]']],
     argument: PLAN_ARGUMENT,
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
     exitCodes: '0 pushed, 2 the file has errors or was refused, 1 not sent.',
   },
   pull: {
-    summary: 'writes the tracking plan of a server as a file',
+    summary: 'writes the current tracking plan to a file',
     usage: [['sluice plan pull --out sluice-plan.json'], ['sluice plan pull --version 3', 'an older version']],
     flags: {
       out: { value: 'FILE', help: 'the file to write; default stdout' },
@@ -242,7 +242,7 @@ const PLAN_COMMANDS = {
   },
   diff: {
     synopsis: '[FILE]',
-    summary: 'shows what differs between a file and the plan of a server',
+    summary: 'compares a plan file with the current tracking plan',
     argument: PLAN_ARGUMENT,
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
     exitCodes: '0 no difference, 2 different, or the file has errors, 1 not compared.',
@@ -287,7 +287,7 @@ const COMMANDS = {
     usage: [['sluice invite', 'for the first person who opens it'], ['sluice invite --email ada@example.com']],
     flags: {
       email: { value: 'EMAIL', help: 'for this person alone; for a member, the link sets a new password' },
-      account: { value: 'NAME', help: 'the account to join, created if it is new; needed once there are several' },
+      account: { value: 'NAME', help: 'the account to join, created if it is new; required if there are several' },
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
@@ -312,13 +312,13 @@ const COMMANDS = {
     summary: 'shows what happened to a request',
     argument: {
       value: 'ID',
-      help: 'the trace_id, from the response, its X-Trace-Id header or the log of the server; the id of an event works too',
+      help: 'the trace_id, from the response, its X-Trace-Id header or the server log; or the id of a stored event (UUID.0.0), not its $event_id',
     },
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
     exitCodes: '0 found, 1 not found.',
   },
   profile: {
-    summary: 'shows a person: properties, events, and why it is one person',
+    summary: 'shows a person: properties, events, and why the identifiers are one person',
     usage: [
       ['sluice profile user_id=42'],
       ['sluice profile email=ada@example.com'],
@@ -349,11 +349,11 @@ const COMMANDS = {
     exitCodes: '0 all users were accepted, 2 some were rejected, 1 it stopped and can be run again.',
   },
   check: {
-    summary: 'says whether the requests in a file would be accepted, for CI',
+    summary: 'checks whether the requests in a file would be accepted, for CI',
     usage: [
-      ['sluice check samples.ndjson', 'what makes a request valid'],
-      ['sluice check samples.ndjson --plan plan.json', 'and a tracking plan'],
-      ['sluice check request.json --url URL --key KEY', 'with a server'],
+      ['sluice check samples.ndjson', 'against the validation rules'],
+      ['sluice check samples.ndjson --plan plan.json', 'and a tracking plan file'],
+      ['sluice check request.json --url URL --key KEY', 'and the plan and the people of a server'],
     ],
     argument: {
       value: 'FILE',
@@ -405,7 +405,7 @@ const COMMANDS = {
   },
   resubmit: {
     synopsis: '[ID]',
-    summary: 'fixes rejected users, one by hand or many by a patch',
+    summary: 'fixes rejected users: one by hand, or many with a JSON Patch',
     usage: [
       ['sluice resubmit ID --user FILE', 'FILE has the whole user, corrected'],
       ['sluice resubmit --reason REASON --patch FILE --dry-run', 'what would happen to each'],
@@ -425,14 +425,14 @@ const COMMANDS = {
     docs: 'resubmit.md',
   },
   'dead-letters': {
-    summary: 'shows accepted requests that failed, and retries them',
+    summary: 'lists dead letters (accepted requests that failed), or retries them',
     usage: [
       ['sluice dead-letters'],
       ['sluice dead-letters --retry ID'],
       ['sluice dead-letters --retry all --cause "TypeError: "'],
     ],
     flags: {
-      retry: { value: 'ID', help: 'process this one again, or all' },
+      retry: { value: 'ID', help: 'retry this one, or all' },
       cause: { value: 'TEXT', help: 'only those whose cause begins with this text' },
       ...SERVER_FLAGS,
       ...JSON_FLAG,
@@ -480,7 +480,7 @@ const COMMANDS = {
       event: { value: 'NAME', help: 'only events of this name' },
       overwrite: { help: 'replace FILE if it exists' },
       restart: { help: 'start over instead of continuing an interrupted export' },
-      raw: { help: 'csv for programs: text as it was sent, formulas for spreadsheets included' },
+      raw: { help: 'csv for programs: text as it was sent; spreadsheet formulas are not neutralised' },
       personal: PERSONAL_FLAG,
       ...TENANT_FLAGS,
     },
@@ -506,7 +506,7 @@ const COMMANDS = {
       ...DATA_FLAG,
       ...JSON_FLAG,
     },
-    exitCodes: '0 both sides are the same, 1 they are not, and stderr or the table says why.',
+    exitCodes: '0 both sides match, 1 they differ or it failed; stderr or the table says why.',
   },
   backup: {
     synopsis: '--to FOLDER|FILE',

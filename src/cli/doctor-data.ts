@@ -493,7 +493,7 @@ function deadLetterFinding({ tenantId, traceId, partition, position, cause, fail
     `the request ${traceId} could not be processed and has been a dead letter since ${localTime(failedAt)}: ${cause}`,
     cause.includes(TABLES_CHANGED)
       ? `It is kept. Remove that constraint, then: sluice dead-letters --retry all. The request: sluice trace ${traceId}`
-      : `It is kept in the log. This is a bug in Sluice: please report the cause. The request: sluice trace ${traceId}`,
+      : `It is kept. This is a bug in Sluice: please report the cause; after an upgrade that fixes it: sluice dead-letters --retry all. The request: sluice trace ${traceId}`,
   );
 }
 

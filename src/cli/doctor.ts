@@ -196,5 +196,5 @@ function describe({ check, state, message, advice }: NamedFinding): string {
 
 function summary(code: number): string {
   if (code === 0) return 'Everything is OK.';
-  return code === 1 ? 'Errors found: see ✗ above.' : 'It works, with warnings: see ! above.';
+  return code === 1 ? 'Errors found: see ✗ above.' : 'OK, with warnings: see ! above.';
 }

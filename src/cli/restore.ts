@@ -189,7 +189,7 @@ function report({ config, verify }: Options, manifest: Manifest, spanMs: number)
     manifest.scope === 'log'
       ? 'Restore the database as it was BEFORE this backup, not after, then start the server: docs/backup.md'
       : `Start the server on it: sluice serve --data ${config.dataFolder}`;
-  return `${folder} is as it was at ${began} (restored in ${formatSpan(spanMs)}): ${contentsOf(manifest)}.${checked}
+  return `Restored ${folder} to its state at ${began} (${formatSpan(spanMs)}): ${contentsOf(manifest)}.${checked}
 ${gapLines(manifest)}
 ${next}
 ${manifest.scope === 'log' ? '' : `\n${undoneWords(began)}`}`;

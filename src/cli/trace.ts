@@ -27,7 +27,7 @@ export async function runTrace(args: readonly string[], shell: Shell): Promise<n
     mistakes.push('no trace_id given; it is in the response to the request, and in its X-Trace-Id header');
   else if (traceId === undefined)
     mistakes.push(
-      `"${given}" is neither a trace_id nor an event id; expected a UUID, or a UUID and two numbers (UUID.0.0)`,
+      `"${given}" is neither a trace_id nor the id of a stored event; expected a UUID, or a UUID and two numbers (UUID.0.0)`,
     );
   flags.refuse(others, 'traces are shown one at a time');
   if (traceId === undefined || mistakes.length > 0) throw flags.error();
@@ -43,13 +43,13 @@ export async function runTrace(args: readonly string[], shell: Shell): Promise<n
 }
 
 function describe(trace: StoredTrace, now: number): string {
-  const { processedAt, receivedAt, status, duplicateOf } = trace;
+  const { processedAt, failedAt, receivedAt, status, duplicateOf } = trace;
   const lines = [
     `${bold(`Request ${trace.traceId}`)}: ${status}`,
     '',
     `  received   ${localTime(receivedAt)}  (${formatSpan(now - receivedAt)} ago)`,
     processedAt === null
-      ? '  processed  not yet: it is stored in the log and waiting to be processed'
+      ? notProcessed(failedAt)
       : `  processed  ${localTime(processedAt)}  (${formatSpan(processedAt - receivedAt)} after it was received)`,
     `  users      ${trace.usersAccepted} accepted, ${trace.usersRejected} rejected`,
   ];
@@ -65,7 +65,7 @@ function describe(trace: StoredTrace, now: number): string {
     );
   }
   if (trace.users.length > 0) lines.push('', renderTable(HEADERS, trace.users.map(cellsOf)));
-  if (status === 'pending' && now - receivedAt > PENDING_LONG_MS) {
+  if (status === 'pending' && failedAt === undefined && now - receivedAt > PENDING_LONG_MS) {
     lines.push(
       '',
       'That is a long wait. "sluice doctor" says whether the server is running and how large its backlog is.',
@@ -79,6 +79,11 @@ function describe(trace: StoredTrace, now: number): string {
     );
   }
   return `${lines.join('\n')}\n`;
+}
+
+function notProcessed(failedAt: number | undefined): string {
+  if (failedAt === undefined) return '  processed  not yet: it is stored in the log and waiting to be processed';
+  return `  processed  failed ${localTime(failedAt)}: it is a dead letter; cause and retry: sluice dead-letters`;
 }
 
 const PENDING_LONG_MS = 60_000;
@@ -112,6 +117,9 @@ Where else to look:
     A request rejected with 400 because no user was valid is kept, and would be found here.
   - It may have expired. Traces are kept as long as events: see SLUICE_EVENT_RETENTION in
     "sluice config".
+  - It may be an $event_id, which cannot be looked up. The timeline of its person shows it:
+    sluice profile TYPE=VALUE
+  - It may be of an unmerge or an erasure: GET /audit?trace_id=${id}. A check has no trace.
   - It may have gone to another server or ${elsewhere}
 `;
 }

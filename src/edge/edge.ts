@@ -143,7 +143,10 @@ export async function startEdge(parts: EdgeParts, port: number) {
     renderMetrics: () => renderMetrics(parts.metrics.buffer, { version: parts.version }),
     newTraceId,
     onUnavailable: (error) => readOutage.failed(error),
-    onError: (error, traceId) => logger.error({ trace_id: traceId, err: error }, 'request failed unexpectedly'),
+    onError: (error, traceId) => {
+      logger.error({ trace_id: traceId, err: error }, 'request failed unexpectedly');
+      metrics.inc(METRIC.internal_errors);
+    },
   };
   const app =
     reading === null || keys === null

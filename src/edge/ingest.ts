@@ -1,7 +1,7 @@
 /**
- * `POST /ingest/events`. The order of checks is part of the contract: method, key (401), content type and encoding
- * (400), size (413), rate limit and admission (503), JSON (400), users. The rate limit counts users, so it is checked
- * again once they are known. What does not depend on the format of a body is in `request-intake.ts`.
+ * `POST /ingest/events`. The order of checks is part of the contract: method, key (401), origin (403), content type
+ * and encoding (400), size (413), rate limit, availability and memory (503), JSON (400), tracking plan, users. The rate
+ * limit counts users, so it is checked again once they are known. What does not depend on the format of a body is in `request-intake.ts`.
  */
 
 import type { ApiKey } from '../keys.ts';

@@ -191,7 +191,7 @@ export abstract class RequestIntake<Item, Parts extends IntakeParts = IntakePart
     if (problem === 'too_large') this.fail(exchange, { code: 'too_large' });
     else if (problem === 'no_room') this.#respondUnavailable(exchange, METRIC.unavailable_in_flight);
     else if (problem === 'bad_encoding')
-      this.respondInvalid(exchange, 'body cannot be decompressed as Content-Encoding says');
+      this.respondInvalid(exchange, 'body cannot be decompressed with the given Content-Encoding');
     else exchange.reservation?.release();
   }
 
@@ -324,6 +324,7 @@ export abstract class RequestIntake<Item, Parts extends IntakeParts = IntakePart
   /** A bug. The client gets a retryable error, the operator a log line, and the server keeps running. */
   protected respondToBug(exchange: Exchange, error: unknown): void {
     this.parts.logger.error({ traceId: exchange.traceId, err: error }, 'request failed unexpectedly');
+    this.parts.metrics.inc(METRIC.internal_errors);
     exchange.reservation?.release();
     if (exchange.response.headersSent) exchange.request.destroy();
     else this.fail(exchange, { code: this.unavailableCode });

@@ -1,8 +1,8 @@
 /**
  * Whether the backlog is full, to which edges respond with 503: full above the bound, and no longer full a little below it
  * (hysteresis), so that it does not flicker. Where no processor of this server reads the whole log, an edge measures the
- * backlog: what the log holds beyond the positions in the store. An unknown backlog (the store is unavailable) does not
- * count as full, since the log accepts events without the store.
+ * backlog: what the log holds beyond the positions in the store. While the store cannot be read, the last known positions
+ * count, since nothing is processed either. An unknown backlog does not count as full.
  */
 
 import type { LogReader } from '../log.ts';
@@ -35,17 +35,18 @@ export interface BacklogWatchParts {
   readonly positions: () => Promise<ReadonlyMap<number, number>>;
   readonly bytesMax: number;
   readonly setFull: (isFull: boolean) => void;
-  /** Null when it is not known. */
-  readonly report: (bytes: number | null) => void;
+  readonly report: (bytes: number) => void;
   readonly logger: Logger;
 }
 
 export function watchBacklog(parts: BacklogWatchParts) {
   const applyLimit = backlogLimit(parts.bytesMax, parts.setFull, parts.logger);
   let underWay: Promise<void> | undefined;
+  let processed: ReadonlyMap<number, number> | undefined;
   const measureOnce = async (): Promise<void> => {
-    const bytes = await backlogOf(parts).catch(() => null);
-    parts.report(bytes);
+    processed = await parts.positions().catch(() => processed);
+    const bytes = processed === undefined ? null : await backlogOf(parts.log, processed).catch(() => null);
+    if (bytes !== null) parts.report(bytes);
     applyLimit(bytes);
   };
   const measure = (): Promise<void> => {
@@ -59,8 +60,7 @@ export function watchBacklog(parts: BacklogWatchParts) {
   return { measure, stop: () => clearInterval(timer) };
 }
 
-async function backlogOf({ log, positions }: BacklogWatchParts): Promise<number> {
-  const processed = await positions();
+async function backlogOf(log: BacklogWatchParts['log'], processed: ReadonlyMap<number, number>): Promise<number> {
   let bytes = 0;
   for (const partition of await log.partitions()) {
     bytes += await log.backlogBytes(partition, processed.get(partition) ?? 0);

@@ -1,6 +1,6 @@
 /**
  * What the processor does between two transactions: measures the backlog in the log and decides whether the edges must
- * reject new requests, removes expired data, and checks that every event is accounted for.
+ * respond 503 to new requests, removes expired data, and checks that every event is accounted for.
  */
 
 import { LogCorruptError, type LogReader } from '../log.ts';

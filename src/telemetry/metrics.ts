@@ -17,7 +17,12 @@ const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'backlog', 'keys', 'shu
 
 /** Counters add up over the slots; each gauge names how its slots make one value. */
 const FAMILIES = {
-  requests: counterBy('sluice_requests_total', 'Requests under /ingest/, by response status.', 'status', STATUSES),
+  requests: counterBy(
+    'sluice_requests_total',
+    'Requests under /ingest/, and malformed ones on any path, by response status.',
+    'status',
+    STATUSES,
+  ),
   users_accepted: counter('sluice_users_accepted_total', 'Users that passed validation and are durable.'),
   users_rejected: counter('sluice_users_rejected_total', 'Users that failed validation.'),
   events_accepted: counter('sluice_events_accepted_total', 'Events of the accepted users.'),
@@ -31,7 +36,11 @@ const FAMILIES = {
     'reason',
     UNAVAILABLE_REASONS,
   ),
-  log_commit_duration: histogram('sluice_log_commit_duration_seconds', 'Time to make one transaction durable.'),
+  internal_errors: counter('sluice_internal_errors_total', 'Requests that failed because of a bug in Sluice.'),
+  log_commit_duration: histogram(
+    'sluice_log_commit_duration_seconds',
+    'Time to make a group of requests durable in the log: one write and sync, or with Kafka one produce request.',
+  ),
   log_entries: counter('sluice_log_entries_total', 'Requests made durable in the log.'),
   log_bytes: counter('sluice_log_bytes_total', 'Bytes of bodies made durable in the log.'),
   processed_records: counter('sluice_processed_records_total', 'Log records that the processor wrote to the store.'),
@@ -42,7 +51,7 @@ const FAMILIES = {
     'Events that clients reported to have dropped before sending, by processed requests; retries are not counted.',
   ),
   merges: counter('sluice_merges_total', 'Pairs of profiles found to be one person.'),
-  refusals: counter('sluice_refusals_total', 'Links and merges refused by an identity rule.'),
+  refusals: counter('sluice_identity_refusals_total', 'Links and merges refused by an identity rule.'),
   dead_letters: counter('sluice_dead_letters_total', 'Records that the processor could not process.'),
   rejections_over_limit: counter(
     'sluice_rejections_over_limit_total',
@@ -102,7 +111,11 @@ const FAMILIES = {
     'How far the wall clock is behind received_at, which never goes back.',
     'max',
   ),
-  ready: gauge('sluice_ready', '1 while events are accepted, 0 while they are refused.', 'min'),
+  ready: gauge(
+    'sluice_ready',
+    '1 while /readyz responds 200, 0 while it responds 503; events may be accepted even then.',
+    'min',
+  ),
   event_loop_delay_max: gauge('sluice_event_loop_delay_max_seconds', 'Longest recent stall of any edge thread.', 'max'),
   requests_waiting: gauge(
     'sluice_requests_waiting',

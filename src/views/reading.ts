@@ -41,7 +41,7 @@ const PENDING_RECORDS_MAX = 1_000;
 /** If records vanish this often while they are counted, the cause is not the processor. */
 const TRIES_MAX = 20;
 const DEAD_LETTERS_MAX = 1_000;
-const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
+const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: GET /dead-letters has the cause';
 const ERASED_WARNING =
   'could not be processed, and is not stored: this person was erased after the request was received';
 /** How often a caller that waits for the processor looks again: it reads the ledger each time. */
@@ -305,7 +305,8 @@ function traceReading(store: TraceReader & LedgerReader, log: LogReader, pending
     if (known.length > 0) return known.reduce(together);
     const unknown = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
     const format = 'sluice';
-    return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, format, ...unknown };
+    const { receivedAt, failedAt } = first;
+    return { traceId, status: 'pending', receivedAt, processedAt: null, failedAt, format, ...unknown };
   }
 
   async function traceOf({
@@ -317,7 +318,7 @@ function traceReading(store: TraceReader & LedgerReader, log: LogReader, pending
   }: DeadLetter): Promise<StoredTrace | undefined> {
     const { headers } = await log.headers(partition, position, 1);
     if (headers[0]?.traceId !== traceId) return undefined;
-    if (!isErased) return pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]);
+    if (!isErased) return { ...pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]), failedAt };
     return { ...pendingTrace(traceId, headers, [ERASED_WARNING]), status: 'processed', processedAt: failedAt };
   }
 
@@ -391,8 +392,10 @@ function together(known: StoredTrace, more: StoredTrace): StoredTrace {
   const users = [...known.users, ...missing].sort((a, b) => a.userIndex - b.userIndex);
   const count = (status: TracedUser['status']): number => missing.filter((user) => user.status === status).length;
   const isProcessed = known.processedAt !== null && more.processedAt !== null;
+  const failedAt = known.failedAt ?? more.failedAt;
   return {
     ...known,
+    ...(failedAt !== undefined && { failedAt }),
     status: isProcessed ? 'processed' : 'pending',
     processedAt: isProcessed ? Math.max(known.processedAt, more.processedAt) : null,
     usersAccepted: known.usersAccepted + count('accepted'),
@@ -445,7 +448,12 @@ function withWaiting(
   processed: TraceSummary | undefined,
 ): TraceSummary {
   const pending = pendingTrace(traceId, headers, []);
-  const { users, format: _format, ...summary } = known === undefined ? pending : together(known, pending);
+  const {
+    users,
+    format: _format,
+    failedAt: _failedAt,
+    ...summary
+  } = known === undefined ? pending : together(known, pending);
   if (summary.status === 'processed' && processed !== undefined) return processed;
   const indexes = new Set(known?.users.map(({ userIndex }) => userIndex));
   const missing = headers.filter(({ firstUserIndex }) => !indexes.has(firstUserIndex));

@@ -267,7 +267,7 @@ async function watchSharedBacklog(
     bytesMax: config.backlogBytesMax,
     setFull: (isFull) => setBacklogFull(statusBuffer, isFull),
     // A processor of this server reports its own share, and the sum of both would be too much.
-    report: (bytes) => config.role !== 'all' && metrics.set(METRIC.backlog_bytes, bytes ?? 0),
+    report: (bytes) => config.role !== 'all' && metrics.set(METRIC.backlog_bytes, bytes),
     logger: createLogger(config.logLevel, 'backlog'),
   });
   return { stop: () => watch.stop(), close: () => store.close() };

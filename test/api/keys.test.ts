@@ -124,14 +124,14 @@ suite('Keys of an account', () => {
     ['no body', undefined, /^the body must be a JSON object/],
     ['an array', [], /^the body must be a JSON object/],
     ['an unknown field', { ...OPTIONS, scope: 'x' }, /unknown field/],
-    ['no name', { kind: 'secret', environment: 'development' }, /^name must be a text/],
+    ['no name', { kind: 'secret', environment: 'development' }, /^name must be a string/],
     ['a blank name', { ...OPTIONS, name: ' ' }, /^The key name must not be empty/],
     ['another kind', { ...OPTIONS, kind: 'admin' }, /^kind must be secret or publishable/],
     ['another environment', { ...OPTIONS, environment: 'staging' }, /^environment must be production or development/],
     ['a number as expiry', { ...OPTIONS, expires_at: 5 }, /^expires_at must be an ISO 8601 time/],
     ['a day that is not', { ...OPTIONS, expires_at: '2026-02-30' }, /^expires_at must be an ISO 8601 time/],
     ['an expiry in the past', { ...OPTIONS, expires_at: at(NOW) }, /would have expired already/],
-    ['a text as origins', { ...OPTIONS, origins: 'https://a.example' }, /^origins must be an array of texts/],
+    ['a text as origins', { ...OPTIONS, origins: 'https://a.example' }, /^origins must be an array of strings/],
     [
       'a path in an origin',
       { ...OPTIONS, kind: 'publishable', origins: ['https://a.example/x'] },
@@ -189,9 +189,9 @@ suite('Editing a key', () => {
     };
     assert.match(await message([]), /^the body must be a JSON object/);
     assert.match(await message({ kind: 'publishable' }), /unknown field; known are name, origins, rate_limit/);
-    assert.match(await message({ name: null }), /^name must be a text/);
+    assert.match(await message({ name: null }), /^name must be a string/);
     assert.match(await message({ name: '' }), /^The key name must not be empty/);
-    assert.match(await message({ origins: 'x' }), /^origins must be an array of texts/);
+    assert.match(await message({ origins: 'x' }), /^origins must be an array of strings/);
     assert.match(await message({ origins: ['https://a.example'] }), /^Origins are for publishable keys/);
     for (const limit of [5, [], {}, { users_per_second: 5 }, { users_per_second: 5, burst: 5, per: 'minute' }]) {
       assert.match(await message({ rate_limit: limit }), /^rate_limit must be an object with the numbers/);

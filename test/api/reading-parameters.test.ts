@@ -14,7 +14,7 @@ const ANY_TIME = { from: null, to: null };
 const TIME_TEXT = 'must be an ISO 8601 time, such as 2026-11-14T09:30:00Z';
 const LIMIT_TEXT = 'limit must be a whole number from 1 to 500';
 const CURSOR_TEXT = 'cursor is not one that the store gave';
-const EVENTS_HAVE = 'there are event_name, from, to, include, personal, limit, cursor';
+const EVENTS_HAVE = 'known parameters: event_name, from, to, include, personal, limit, cursor';
 const ONE_IDENTIFIER = 'exactly one of user_id, email, phone_number, anon_id is required';
 const TYPED = (name: string): string =>
   `${name} must be a type (user_id, email, phone_number, anon_id), a colon and a value, such as email:ada@example.com`;
@@ -165,7 +165,7 @@ suite('What the store is asked', () => {
     const { body } = await ask('/receipts?from=2026-11-13&to=2026-11-15');
     assert.equal(
       (body as { message: string }).message,
-      'from and to span 2,880 minutes, at most 1,440 are given: ask for less at once',
+      'from and to span 2,880 minutes, the maximum is 1,440: use a shorter range',
     );
   });
 
@@ -179,7 +179,7 @@ suite('What the store is asked', () => {
     assert.equal(status, 400);
     assert.equal(
       (body as { message: string }).message,
-      'from and to span 10,001 buckets of one minute each, at most 10,000 are given: choose a longer interval',
+      'from and to span 10,001 buckets of one minute each, the maximum is 10,000: use a longer interval',
     );
   });
 });
@@ -190,22 +190,28 @@ suite('A parameter that cannot be understood gets 400 with its name', () => {
     ['/profiles', ONE_IDENTIFIER],
     ['/profiles?user_id=', ONE_IDENTIFIER],
     ['/profiles?user_id=a&email=b', ONE_IDENTIFIER],
-    ['/profiles?userId=a', 'unknown parameter userId: there are user_id, email, phone_number, anon_id, provenance'],
+    [
+      '/profiles?userId=a',
+      'unknown parameter userId: known parameters: user_id, email, phone_number, anon_id, provenance',
+    ],
     ['/profiles?user_id=a&user_id=b', 'user_id is given more than once'],
     [`/profiles?user_id=${long}`, 'user_id must be at most 512 characters'],
     ['/profiles?user_id=a%00b', 'user_id contains a character that cannot be stored'],
     ['/profiles?user_id=a&provenance=yes', 'provenance must be 0 or 1'],
-    ['/profiles/search?q=a', 'unknown parameter q: there are value, property, property_value, include, limit, cursor'],
+    [
+      '/profiles/search?q=a',
+      'unknown parameter q: known parameters: value, property, property_value, include, limit, cursor',
+    ],
     ['/profiles/search?property_value=a', 'property_value goes with property'],
     ['/events?include=all', 'include must be person'],
     [`/profiles/search?value=${long}`, 'value must be at most 512 characters'],
     ['/profiles/search?value=a%00', 'value contains a character that cannot be stored'],
-    ['/rejections/reasons?limit=5', 'unknown parameter limit: there are from, to'],
+    ['/rejections/reasons?limit=5', 'unknown parameter limit: known parameters: from, to'],
     ['/rejections/reasons?from=2026-11-15&to=2026-11-14', 'from must be before to'],
     ['/receipts?from=x', `from ${TIME_TEXT}`],
-    ['/receipts?from=2027-01-01', 'from must be before to, which is now unless given'],
-    ['/receipts?from=2026-11-14&to=2026-11-14', 'from must be before to, which is now unless given'],
-    [`/profiles/${PROFILE_ID}?x=1`, 'unknown parameter x: there are provenance'],
+    ['/receipts?from=2027-01-01', 'from must be before to (default: now)'],
+    ['/receipts?from=2026-11-14&to=2026-11-14', 'from must be before to (default: now)'],
+    [`/profiles/${PROFILE_ID}?x=1`, 'unknown parameter x: known parameters: provenance'],
     [`/profiles/${PROFILE_ID}/events?after=1`, `unknown parameter after: ${EVENTS_HAVE}`],
     [`/events?__proto__=1`, `unknown parameter __proto__: ${EVENTS_HAVE}, after`],
     [`/events?${'n'.repeat(100)}=1`, `unknown parameter ${'n'.repeat(64)}: ${EVENTS_HAVE}, after`],
@@ -229,15 +235,15 @@ suite('A parameter that cannot be understood gets 400 with its name', () => {
     ['/events?after=&from=2026-11-14', 'after cannot be combined with from'],
     ['/events/counts?interval=week', 'interval must be minute, hour or day'],
     ['/events/counts?group_by=profile_id', 'group_by must be event_name'],
-    ['/events/counts?from=2027-01-01', 'from must be before to, which is now unless given'],
-    [`/traces/${TRACE_ID}?full=1`, 'unknown parameter full: there are include'],
+    ['/events/counts?from=2027-01-01', 'from must be before to (default: now)'],
+    [`/traces/${TRACE_ID}?full=1`, 'unknown parameter full: known parameters: include'],
     ['/traces?status=failed', 'status must be pending or processed'],
     [`/rejections?reason=${'x'.repeat(1_001)}`, 'reason must be at most 1000 characters'],
     ['/rejections?from=2026-11-15&to=2026-11-14', 'from must be before to'],
     ['/ledger?from=2026-11-15&to=2026-11-14', 'from must be before to'],
     ['/ledger?from=x', `from ${TIME_TEXT}`],
-    [`/profiles/${PROFILE_ID}/identity?from=email:a`, 'from and to are given together or not at all'],
-    [`/profiles/${PROFILE_ID}/identity?to=email:a`, 'from and to are given together or not at all'],
+    [`/profiles/${PROFILE_ID}/identity?from=email:a`, 'from and to must be used together'],
+    [`/profiles/${PROFILE_ID}/identity?to=email:a`, 'from and to must be used together'],
     [`/profiles/${PROFILE_ID}/identity?from=email&to=email:b`, TYPED('from')],
     [`/profiles/${PROFILE_ID}/identity?from=email:a&to=:b`, TYPED('to')],
     [`/profiles/${PROFILE_ID}/identity?from=first_name:a&to=email:b`, TYPED('from')],

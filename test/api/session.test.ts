@@ -43,7 +43,7 @@ suite('Signing in', () => {
     for (const { status, body, cookie } of [wrong, nobody]) {
       assert.equal(status, 401);
       const { error, message } = body as Record<string, string>;
-      assert.deepEqual([error, message], ['unauthorized', 'e-mail or password is wrong']);
+      assert.deepEqual([error, message], ['unauthorized', 'wrong e-mail address or password']);
       assert.equal(cookie, undefined);
     }
   });

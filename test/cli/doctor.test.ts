@@ -135,7 +135,7 @@ suite('sluice doctor', () => {
     assert.match(out(), /^✓ settings {5}valid\n! data folder {2}other users can read/);
     assert.match(out(), /→ It contains personal data\. Make it private: chmod 700/);
     assert.match(out(), /✓ ledger +2 events received, and all accounted for/);
-    assert.match(out(), /It works, with warnings: see ! above/);
+    assert.match(out(), /OK, with warnings: see ! above/);
   });
 
   test('backup: none is a warning once the data is older than a day, and so is one that is', async (context) => {

@@ -285,7 +285,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     stopping.abort();
     await assert.rejects(migrateHere(['--data', folder, '--to', first], { stop: stopping.signal }));
     const broken = await brokenIn(folderIn(scope), { STORE_URL: first });
-    assert.match(broken, /being filled by "sluice migrate", and that is not finished/);
+    assert.match(broken, /A "sluice migrate" into the database in STORE_URL is not finished/);
     assert.equal((await migrateHere(['--data', folder, '--to', second])).code, 0);
     await assert.rejects(
       migrateHere(['--data', folder, '--to', first]),

@@ -70,7 +70,7 @@ suite('sluice trace', () => {
     const words = await refusal(runTrace, ['not-an-id', '--jsn', 'another'], testShell({}));
     assert.match(
       words,
-      /"not-an-id" is neither a trace_id nor an event id; expected a UUID, or a UUID and two numbers \(UUID\.0\.0\)/,
+      /"not-an-id" is neither a trace_id nor the id of a stored event; expected a UUID, or a UUID and two numbers \(UUID\.0\.0\)/,
     );
     assert.match(words, /unknown flag --jsn; did you mean --json\?/);
   });

@@ -12,7 +12,7 @@ import type { ApiKey } from '../../src/keys.ts';
 import { OpenPlans } from '../../src/keys/open-plans.ts';
 import { LogCorruptError, LogUnavailableError } from '../../src/log.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../src/store-writer.ts';
-import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
+import { allocateMetrics, metricsWriter, renderMetrics } from '../../src/telemetry/metrics.ts';
 import { user } from '../server.ts';
 
 const KEY = { id: 'key_1', kind: 'secret', accountId: 'acc_1', environment: 'development', expiresAt: null };
@@ -20,6 +20,7 @@ const KEY = { id: 'key_1', kind: 'secret', accountId: 'acc_1', environment: 'dev
 /** The response to a check whose prediction fails with `error`, and what was logged. */
 async function checkFailingWith(context: TestContext, error: Error) {
   const logged: string[] = [];
+  const metrics = allocateMetrics(1);
   const key = { ...KEY, revokedAt: null, rateLimit: null, enforcedPlan: null, origins: [] } as unknown as ApiKey;
   const parts = {
     keys: { peek: () => key },
@@ -27,7 +28,7 @@ async function checkFailingWith(context: TestContext, error: Error) {
     log: { problem: () => null },
     rateLimits: new RateLimits(allocateRateLimits(), 1),
     inFlight: new InFlight(1_000_000),
-    metrics: metricsWriter(allocateMetrics(1), 0),
+    metrics: metricsWriter(metrics, 0),
     logger: { info: () => undefined, error: (_line: object, message: string) => logged.push(message) },
     environment: 'any',
     now: Date.now,
@@ -48,7 +49,8 @@ async function checkFailingWith(context: TestContext, error: Error) {
     headers: { authorization: 'Bearer sk_dev_test', 'content-type': 'application/json' },
     body: JSON.stringify({ users: [user('ada')] }),
   });
-  return { status: response.status, text: await response.text(), logged };
+  const bugs = /^sluice_internal_errors_total (\d+)$/m.exec(renderMetrics(metrics, { version: '1' }))?.[1];
+  return { status: response.status, text: await response.text(), logged, bugs };
 }
 
 suite('POST /ingest/events/check, while what would happen is not known', () => {
@@ -61,16 +63,16 @@ suite('POST /ingest/events/check, while what would happen is not known', () => {
   ];
   for (const error of temporary) {
     test(`"${error.message}" gets a 503 that says so`, async (context) => {
-      const { status, text, logged } = await checkFailingWith(context, error);
+      const { status, text, logged, bugs } = await checkFailingWith(context, error);
       assert.equal(status, 503, text);
       assert.match(text, /cannot be read now/);
-      assert.deepEqual(logged, ['a request could not be checked']);
+      assert.deepEqual([logged, bugs], [['a request could not be checked'], '0']);
     });
   }
 
-  test('any other error is logged as a bug', async (context) => {
-    const { status, logged } = await checkFailingWith(context, new TypeError('undefined is not a function'));
+  test('any other error is logged and counted as a bug', async (context) => {
+    const { status, logged, bugs } = await checkFailingWith(context, new TypeError('undefined is not a function'));
     assert.equal(status, 503);
-    assert.deepEqual(logged, ['request failed unexpectedly']);
+    assert.deepEqual([logged, bugs], [['request failed unexpectedly'], '1']);
   });
 });

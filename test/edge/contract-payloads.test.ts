@@ -21,7 +21,7 @@ const NOT_UTF8 = 'body is not valid UTF-8; if it is compressed, say how in Conte
 
 const GOOD = JSON.stringify({ users: [user('ada')] });
 const ENCODING_MESSAGE = 'Content-Encoding must be one of gzip, deflate, br, zstd, or absent';
-const CORRUPT_MESSAGE = 'body cannot be decompressed as Content-Encoding says';
+const CORRUPT_MESSAGE = 'body cannot be decompressed with the given Content-Encoding';
 
 function assertUnusable(response: HttpResponse, message: string): void {
   assert.equal(response.status, 400);

@@ -56,19 +56,25 @@ suite('The watch over the backlog of a shared log', () => {
     assert.deepEqual(state.full, [true, true, true, false]);
   });
 
-  test('a store that cannot be asked is no reason to refuse events', async (context) => {
-    const { state, watch } = shared([1_000, 0], 1_000);
+  test('while the store cannot be read, the positions last read count', async (context) => {
+    const { state, watch } = shared([150, 0], 1_000);
     context.after(() => watch.stop());
+    state.positions.set(0, 100);
     await watch.measure();
     state.isAway = true;
     await watch.measure();
-    assert.deepEqual(
-      [state.full, state.report],
-      [
-        [true, false],
-        [10_000, null],
-      ],
-    );
+    state.ends = [201, 0];
+    await watch.measure();
+    assert.deepEqual(state.full, [false, false, true]);
+    assert.deepEqual(state.report, [500, 500, 1_010]);
+  });
+
+  test('positions that were never read are no reason to refuse events', async (context) => {
+    const { state, watch } = shared([1_000, 0], 1_000);
+    context.after(() => watch.stop());
+    state.isAway = true;
+    await watch.measure();
+    assert.deepEqual([state.full, state.report], [[false], []]);
   });
 
   test('a call during a check waits for that one', async (context) => {

@@ -188,6 +188,8 @@ suite('Reading what is still in the log', () => {
     const trace = await reading.trace(TENANT, entry.traceId);
     assert.equal(trace?.status, 'pending');
     assert.match(trace.users[0]?.warnings[0] ?? '', /dead letter/);
+    const [letter] = await reading.deadLetters(1);
+    assert.equal(trace.failedAt, letter?.failedAt);
     assert.equal(await reading.trace(OTHER_TENANT, entry.traceId), undefined);
   });
 

@@ -56,7 +56,7 @@ function Status({ health, isOld }: { health: Health; isOld: boolean }): ReactNod
       <p>
         {isReady
           ? 'Events are accepted.'
-          : 'Events get 503 with Retry-After, so that clients retry. Everything accepted is safe.'}
+          : 'Events may get 503 with Retry-After, so that clients retry. Everything accepted is safe.'}
       </p>
       {reasons.length > 0 && (
         <ul className="health-status__reasons">

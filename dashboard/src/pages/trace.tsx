@@ -80,7 +80,7 @@ function TraceView({ traceId }: { traceId: string }): ReactNode {
     isPending ? { everyMs: PENDING_RELOAD_MS } : {},
   );
   // Known from the first response on, so that a request that is processed is asked for once.
-  const isPendingNow = data?.status === 'pending' && error === undefined;
+  const isPendingNow = data?.status === 'pending' && data.failed_at === undefined && error === undefined;
   if (isPending !== isPendingNow) setIsPending(isPendingNow);
   if (error?.status === 404)
     return <TraceAuditEntry traceId={traceId} otherwise={<UnknownTrace traceId={traceId} />} />;
@@ -96,17 +96,28 @@ function TraceView({ traceId }: { traceId: string }): ReactNode {
 }
 
 function TraceHead({ trace }: { trace: Trace }): ReactNode {
-  const { status, received_at: received, processed_at: processed } = trace;
+  const { status, received_at: received, processed_at: processed, failed_at: failed } = trace;
   return (
     <Card
       title={
         <span className="row">
-          Request <Badge tone={status === 'processed' ? 'good' : 'warn'}>{status}</Badge>
+          Request{' '}
+          {failed === undefined ? (
+            <Badge tone={status === 'processed' ? 'good' : 'warn'}>{status}</Badge>
+          ) : (
+            <Badge tone="bad">failed</Badge>
+          )}
         </span>
       }
       actions={<CopyButton text={trace.trace_id} label="Copy trace_id" />}
     >
-      {status === 'pending' && (
+      {failed !== undefined && (
+        <output>
+          It could not be processed and became a dead letter. It is kept: its cause, and how to retry it, are under
+          Rejected.
+        </output>
+      )}
+      {status === 'pending' && failed === undefined && (
         <output>
           It is safe on disk and will be processed in a moment. This view shows it as soon as that is done.
         </output>

@@ -28,7 +28,7 @@ const AuditPage = object('AuditPage', 'Every unmerge, erasure, resubmit and retr
 export function registerAuditRoutes(app: FastifyInstance, parts: ApiParts): void {
   tenantRoute(app, parts, 'GET /audit', {
     operationId: 'listAuditEntries',
-    summary: 'Who was unmerged or erased',
+    summary: 'Audit log',
     description: 'Every unmerge, erasure, resubmit of rejected users and retry of dead letters, without personal data.',
     query: {
       trace_id: textParameter('Only the entry of this call: the `trace_id` of its response.', TRACE_ID_CHARACTERS),

@@ -72,9 +72,9 @@ const RetryRequest = requestBody(
 export function registerDeadLetterRoutes(app: FastifyInstance, parts: ApiParts): void {
   tenantRoute(app, parts, 'GET /dead-letters', {
     operationId: 'listDeadLetters',
-    summary: 'Failed records',
+    summary: 'Dead letters',
     description:
-      'Requests that were accepted with a 202 and that the processor could not process: a bug. They are kept, with their cause, and counted in `GET /ledger`.',
+      'Requests that were accepted with a 202 and that the processor could not process, because of a bug or of changed tables. They are kept, with their cause, and counted in `GET /ledger`.',
     query: { ...FILTER, limit, cursor },
     response: { description: 'Dead letters.', body: DeadLetterPage },
     handler: async ({ store, tenantId, parameters }) => {
@@ -87,7 +87,7 @@ export function registerDeadLetterRoutes(app: FastifyInstance, parts: ApiParts):
   tenantRoute(app, parts, 'POST /dead-letters/:id/retry', {
     idForm: 'user',
     operationId: 'retryDeadLetter',
-    summary: 'Retry one failed record',
+    summary: 'Retry a dead letter',
     description:
       'Processes it again. If it is stored now, it moves from `dead_letters` to `stored` in the ledger; if not, it stays a dead letter, and the job says why. 404 if it was stored by a retry before.',
     params: { id: text('Id of the dead letter.') },
@@ -102,7 +102,7 @@ export function registerDeadLetterRoutes(app: FastifyInstance, parts: ApiParts):
   tenantRoute(app, parts, 'POST /dead-letters/retry', {
     bodyBytesMax: BODY_BYTES_MAX,
     operationId: 'retryDeadLetters',
-    summary: 'Retry all failed records that match',
+    summary: 'Retry all dead letters that match',
     description: 'Processes them again, one by one. 404 if none matches.',
     body: RetryRequest,
     response: jobResponse,

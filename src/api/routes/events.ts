@@ -196,13 +196,13 @@ async function countEvents({ store, tenantId, parameters, now }: Call<typeof COU
   const interval = parameters.interval ?? 'hour';
   const to = parameters.to ?? now;
   const from = parameters.from ?? to - DEFAULT_RANGE_MS[interval];
-  if (from >= to) throw new BadParameterError('from must be before to, which is now unless given');
+  if (from >= to) throw new BadParameterError('from must be before to (default: now)');
   const width = INTERVAL_MS[interval];
   const buckets = Math.ceil(to / width) - Math.floor(from / width);
   if (buckets > BUCKETS_MAX) {
     const counted = `${buckets.toLocaleString('en')} buckets of one ${interval} each`;
     const most = BUCKETS_MAX.toLocaleString('en');
-    throw new BadParameterError(`from and to span ${counted}, at most ${most} are given: choose a longer interval`);
+    throw new BadParameterError(`from and to span ${counted}, the maximum is ${most}: use a longer interval`);
   }
   const byEventName = parameters.group_by === 'event_name';
   const rows = await store.counts(tenantId, { interval, from, to, byEventName });

@@ -33,7 +33,7 @@ const Setting = object('Setting', 'One setting of the server.', {
 
 const Health = object('Health', 'The health of the server.', {
   status: oneOf(['ready', 'not ready'], 'As `/readyz` says.'),
-  reasons: list(Type.String(), 'Why events are refused, if they are.'),
+  reasons: list(Type.String(), 'Why the server is not ready.'),
   warnings: list(
     Type.String(),
     'What an operator should know: findings of the last start, possible losses from the event log that cannot be counted, such as after a missing or old `log-ends`, and that the store was rebuilt from the log. The latter two stay until `log-warnings` in the data folder is removed.',
@@ -98,9 +98,9 @@ export function registerHealthRoutes(app: FastifyInstance, parts: ApiParts): voi
   tenantRoute(app, parts, 'GET /health', {
     kind: DASHBOARD_READING,
     operationId: 'health',
-    summary: 'How the server is',
+    summary: 'Server status',
     description:
-      'What machines read from `/readyz` and `/metrics`, for people: with limits, and the settings in effect. About the whole server; nothing in it belongs to a tenant.',
+      '`/readyz` and `/metrics` in readable form, with limits and the settings in effect. It covers the whole server and has no data of any account.',
     response: { description: 'The health of the server.', body: Health },
     handler: async ({ store }) => ({
       ...healthJson(parts, await deadLetterCount(store, parts.metricsBuffer), await goneRecords(store, parts)),

@@ -90,7 +90,7 @@ const Refusal = object('Refusal', 'A link that was refused.', {
 const Identity = object('Identity', 'Why this is one person.', {
   identifiers: list(LinkedIdentifier, 'Every identifier, and where it came from.'),
   merges: list(Merge, 'Every merge, and its cause.'),
-  refusals: list(Refusal, 'What was not linked or merged when a record went to this profile, and why not.'),
+  refusals: list(Refusal, 'What was not linked or merged when a user went to this profile, and why not.'),
   chain: Type.Optional(
     Type.Array(ChainStep, { minItems: 1, description: 'With `from` and `to`: the chain from one to the other.' }),
   ),
@@ -159,7 +159,7 @@ export function registerIdentityRoutes(app: FastifyInstance, parts: ApiParts): v
     operationId: 'profileIdentity',
     summary: 'Why this is one person',
     description:
-      'Every identifier with the request that introduced it, every merge with its cause, and every link that was refused, with the reason. With `from` and `to`, also the chain of requests that makes these two identifiers one person; 404 if one of them does not belong to this profile, and `message` says which. A refusal is listed on the profile that received the record, not on the profile that owns the identifier.',
+      'Every identifier with the request that introduced it, every merge with its cause, and every link that was refused, with the reason. With `from` and `to`, also the chain of requests that makes these two identifiers one person; 404 if one of them does not belong to this profile, and `message` says which. A refusal is listed on the profile that received the user, not on the profile that owns the identifier.',
     params: PROFILE_PARAMS,
     query: IDENTITY_PARAMETERS,
     response: {
@@ -208,7 +208,7 @@ async function explainProfile(
   options: MatchOptions,
 ) {
   const { from, to } = parameters;
-  if ((from === null) !== (to === null)) throw new BadParameterError('from and to are given together or not at all');
+  if ((from === null) !== (to === null)) throw new BadParameterError('from and to must be used together');
   const ends =
     from === null || to === null
       ? null

@@ -30,7 +30,10 @@ const OVERLAP_SECONDS_MAX = OVERLAP_MS_MAX / 1_000;
 export const ACTIVE_KEYS_MAX = 500;
 
 const name = Type.String({ minLength: 1, maxLength: 100, description: 'The name of the key, for people.' });
-const kind = oneOf(KEY_KINDS, 'Secret keys may do everything, publishable ones may only send events.');
+const kind = oneOf(
+  KEY_KINDS,
+  'Secret keys may do everything in their environment except manage keys and members, publishable ones may only send events.',
+);
 export const environment = oneOf(ENVIRONMENTS, 'Which of the two environments.');
 const origins = list(Type.String(), 'Where browsers may use a publishable key; empty: anywhere.');
 const usersCount = (description: string) => Type.Integer({ minimum: 1, maximum: RATE_MAX, description });
@@ -57,7 +60,7 @@ const KeyVolumeSchema = object(
 const keyText = text('The key in full. Shown only once, in this response.');
 
 const Key = object('Key', 'An API key, without its secret.', {
-  id: text('Names the key, and is harmless.'),
+  id: text('Id of the key; not secret.'),
   name,
   kind,
   environment,
@@ -116,7 +119,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: ApiParts): void {
   });
   memberRoute(app, parts, 'POST /keys', {
     operationId: 'createKey',
-    summary: 'Make a key',
+    summary: 'Create a key',
     description: 'The key itself is shown only once, in this response.',
     body: KeyOptions,
     response: { status: 201, description: 'The key.', body: CreatedKey },
@@ -215,20 +218,20 @@ function inactive({ state }: { readonly state: string }): BadParameterError {
 function optionsOf(body: unknown, served: readonly Environment[]): KeyOptions {
   const fields = membersOf(body, ['name', 'kind', 'environment', 'expires_at', 'origins', 'rate_limit']);
   const { name, origins = [], rate_limit: limit = null } = fields;
-  if (typeof name !== 'string') throw new BadParameterError('name must be a text');
+  if (typeof name !== 'string') throw new BadParameterError('name must be a string');
   const kind = KEY_KINDS.find((one) => one === fields.kind);
   if (kind === undefined) throw new BadParameterError(`kind must be ${KEY_KINDS.join(' or ')}`);
   const environment = served.find((one) => one === fields.environment);
   if (environment === undefined) throw new BadParameterError(`environment must be ${served.join(' or ')}`);
-  if (!isTexts(origins)) throw new BadParameterError('origins must be an array of texts');
+  if (!isTexts(origins)) throw new BadParameterError('origins must be an array of strings');
   const expiresAt = expiryOf(fields.expires_at);
   return { name, kind, environment, origins, expiresAt, rateLimit: rateLimitOf(limit) };
 }
 
 function changesOf(body: unknown) {
   const { name, origins, rate_limit: limit } = membersOf(body, ['name', 'origins', 'rate_limit']);
-  if (name !== undefined && typeof name !== 'string') throw new BadParameterError('name must be a text');
-  if (origins !== undefined && !isTexts(origins)) throw new BadParameterError('origins must be an array of texts');
+  if (name !== undefined && typeof name !== 'string') throw new BadParameterError('name must be a string');
+  if (origins !== undefined && !isTexts(origins)) throw new BadParameterError('origins must be an array of strings');
   return {
     ...(name !== undefined && { name }),
     ...(origins !== undefined && { origins }),

@@ -64,7 +64,7 @@ export function registerLedgerRoutes(app: FastifyInstance, parts: ApiParts): voi
     operationId: 'getLedger',
     summary: 'Reconciliation',
     description:
-      'By hour of receipt, users and events: what was received is stored, a duplicate, erased, expired, a failed record or pending. The numbers add up at any moment.',
+      'By hour of receipt, users and events: what was received is stored, a duplicate, erased, expired, a dead letter or pending. The numbers add up at any moment.',
     query: {
       from: timeParameter('Only hours from this time on. ISO 8601. Default: 7 days before `to`, or before now.'),
       to: timeParameter('Only hours that begin before this time. ISO 8601.'),

@@ -22,14 +22,14 @@ import { flag, list, object, orNull, text, time, Type } from '../schema.ts';
 export const email = text('An e-mail address.');
 
 const Member = object('Member', 'A person who may sign in to the account.', {
-  id: text('Names the member.'),
+  id: text('Id of the member.'),
   email,
   created_at: time('Since when.'),
   last_signed_in_at: orNull(time('When they last signed in.')),
   is_you: flag('Whether it is the member who asks.'),
 });
 
-const invitation = { id: text('Names the invitation.'), expires_at: time('Until when it can be accepted.') };
+const invitation = { id: text('Id of the invitation.'), expires_at: time('Until when it can be accepted.') };
 
 const Invitation = object('Invitation', 'An invitation that can still be accepted.', {
   ...invitation,
@@ -107,7 +107,7 @@ async function inviteByEmail({ members, publicUrl }: ApiParts, { member, body, r
   const known = await members.findMember(email);
   if (known !== undefined) {
     const elsewhere = otherAccountMistake(known, member.accountName);
-    throw new RefusedError('conflict', elsewhere ?? 'email is that of a member of this account already');
+    throw new RefusedError('conflict', elsewhere ?? 'this e-mail address already belongs to a member of this account');
   }
   const { accountId } = member;
   const made = await invite(members, { accountId, kind: 'invitation', email, member: null }, now);

@@ -24,7 +24,7 @@ const Ready = object('Ready', 'Ready. A server that receives events accepts them
   status: Type.Literal('ready'),
 });
 
-const NotReady = object('NotReady', 'Not ready. Events get 503.', {
+const NotReady = object('NotReady', 'Not ready: see `reasons`. Events may still be accepted.', {
   status: Type.Literal('not ready'),
   reasons: list(Type.String(), 'Why, for an operator.'),
 });
@@ -42,9 +42,9 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
 
   operatorRoute(app, 'GET /readyz', {
     operationId: 'readyz',
-    summary: 'Is it ready for its work?',
+    summary: 'Is the server ready?',
     description:
-      'Send traffic only while this is 200. It is 503 while events cannot be accepted (the disk is full, nearly full or failing; Kafka cannot be reached), for the roles `processor` and `api` while PostgreSQL cannot be reached, for every role until PostgreSQL was first reached, and from the moment a shutdown begins: requests are served for `SLUICE_DRAIN` more.',
+      'Send traffic only while this is 200. It is 503 while events cannot be accepted (the disk is full, nearly full or failing; the backlog is full; keys cannot be read; Kafka cannot be reached), while `store.db` or `keys.db` is gone or replaced, or `STORE_URL` points to another database, for the roles `processor` and `api` while PostgreSQL cannot be reached, for every role until PostgreSQL was first reached, and from the moment a shutdown begins: requests are served for `SLUICE_DRAIN` more.',
     response: [
       { description: 'Ready.', body: Ready },
       { status: 503, description: 'Not ready.', body: NotReady },
@@ -86,7 +86,7 @@ export function registerDocsRoutes(app: FastifyInstance, generate: () => Promise
 
   operatorRoute(app, 'GET /openapi.json', {
     operationId: 'openapi',
-    summary: 'This description',
+    summary: 'OpenAPI document',
     description: 'OpenAPI 3.1, for tools.',
     response: {
       description: 'An OpenAPI 3.1 document.',
@@ -100,7 +100,7 @@ export function registerDocsRoutes(app: FastifyInstance, generate: () => Promise
 
   operatorRoute(app, 'GET /docs', {
     operationId: 'docs',
-    summary: 'This description, for people',
+    summary: 'API reference',
     description: 'One page, without scripts.',
     response: { description: 'An HTML page.', content: { 'text/html': { schema: { type: 'string' } } } },
     respond: async (reply) => {

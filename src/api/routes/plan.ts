@@ -165,7 +165,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: ApiParts): void 
         basedOn,
       });
       if (isConflict || newest === null) {
-        const message = `this plan was made from version ${basedOn}, but version ${newest?.version ?? 0} is the newest: take its changes over, then set version to ${newest?.version ?? 0}`;
+        const message = `this plan is based on version ${basedOn}, but the newest is ${newest?.version ?? 0}: merge its changes, then set version to ${newest?.version ?? 0}`;
         throw new RefusedError('conflict', message);
       }
       // A key says which version is enforced: here they are read again at once, elsewhere within a second.

@@ -223,7 +223,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
 
   tenantRoute(app, parts, 'GET /profiles/:id/events', {
     operationId: 'profileEvents',
-    summary: 'What a person did',
+    summary: 'The timeline of a person',
     description: 'The events of one profile, newest first by event time (`timestamp`).',
     params: PROFILE_PARAMS,
     query: EVENT_PARAMETERS,

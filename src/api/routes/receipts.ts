@@ -41,14 +41,12 @@ export function registerReceiptRoutes(app: FastifyInstance, parts: ApiParts): vo
       const to = parameters.to ?? now + 1;
       const lastMinute = Math.floor((to - 1) / MINUTE_MS) * MINUTE_MS;
       const from = parameters.from ?? lastMinute - (MINUTES_DEFAULT - 1) * MINUTE_MS;
-      if (from >= to) throw new BadParameterError('from must be before to, which is now unless given');
+      if (from >= to) throw new BadParameterError('from must be before to (default: now)');
       // By whole minutes: who asks for the last day gets it, also when the request took a second to arrive.
       const minutes = Math.floor((to - from) / MINUTE_MS);
       if (minutes > MINUTES_MAX) {
         const [asked, most] = [minutes, MINUTES_MAX].map((count) => count.toLocaleString('en'));
-        throw new BadParameterError(
-          `from and to span ${asked} minutes, at most ${most} are given: ask for less at once`,
-        );
+        throw new BadParameterError(`from and to span ${asked} minutes, the maximum is ${most}: use a shorter range`);
       }
       return rowJson(Receipts, await store.receipts(tenantId, { from, to }));
     },

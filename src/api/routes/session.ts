@@ -22,13 +22,13 @@ import { memberRoute, pageRoute, servedEnvironments } from '../route-kinds.ts';
 import { environment } from './keys.ts';
 import { email } from './members.ts';
 
-const WRONG = 'e-mail or password is wrong';
+const WRONG = 'wrong e-mail address or password';
 const NO_INVITATION = 'this link was used, has expired or was withdrawn; ask for a new one';
 
 const Session = object('Session', 'Who is signed in, and to what.', {
-  member: Type.Object({ id: text('Names the member.'), email }, { description: 'Who is signed in.' }),
+  member: Type.Object({ id: text('Id of the member.'), email }, { description: 'Who is signed in.' }),
   account: Type.Object(
-    { id: text('Names the account.'), name: text('The name of the account.') },
+    { id: text('Id of the account.'), name: text('The name of the account.') },
     { description: 'The account and environment.' },
   ),
   environments: list(environment, 'Those that this server serves.'),
@@ -127,7 +127,7 @@ export function registerSessionRoutes(app: FastifyInstance, parts: ApiParts): vo
 
   pageRoute(app, parts, 'POST /invitations/look', {
     operationId: 'lookAtInvitation',
-    summary: 'What a link is for',
+    summary: 'Look up an invitation',
     description: 'Of a one-time link that can still be used.',
     body: Type.Object({ token }),
     response: { description: 'What it is for.', body: InvitationLook },
@@ -141,7 +141,7 @@ export function registerSessionRoutes(app: FastifyInstance, parts: ApiParts): vo
 
   pageRoute(app, parts, 'POST /invitations/accept', {
     operationId: 'acceptInvitation',
-    summary: 'Use a link',
+    summary: 'Accept an invitation',
     description: 'Creates the member, or sets the new password, and signs in. Each link works once.',
     body: Type.Object({ token, email: Type.Optional(email), password: newPassword('10 to 200 characters.') }),
     response: SIGNED_IN,

@@ -76,6 +76,11 @@ const TracedUser = object('TracedUser', 'What happened to one user of a request.
 const Trace = object('Trace', 'What happened to a request.', {
   ...ofTrace,
   format: oneOf(FORMATS, '`segment` if it was sent in the format of Segment’s SDKs, under `/ingest/v1/`.'),
+  failed_at: Type.Optional(
+    time(
+      'When it, or the first of its users, became a dead letter; absent if none is one. Such a request stays `pending`.',
+    ),
+  ),
   users: list(TracedUser, 'What happened to each user.'),
 });
 

@@ -70,7 +70,7 @@ export async function refuseUnfinishedMigration(connection: Queryable): Promise<
 export function problemOfUnfinishedMigration(migration: MigrationRow | undefined): string | null {
   if (migration === undefined || migration.finishedAt !== null) return null;
   return (
-    'The database in STORE_URL is being filled by "sluice migrate", and that is not finished. Run the same "sluice ' +
-    'migrate" again: it continues where it stopped. To give it up, drop the schema "sluice" of the database.'
+    'A "sluice migrate" into the database in STORE_URL is not finished. Run the same command again: it continues where ' +
+    'it stopped. To abandon it, drop the schema "sluice" of the database.'
   );
 }

@@ -2,7 +2,7 @@
  * Brings the schema of a database up to date: `migrate(pool)`, once at start, before any store is opened, by numbered
  * steps; step n is element n - 1. Names in them are unqualified: the search path is `sluice`. A released step is never
  * edited (its checksum is stored, ignoring white space): add the next one.
- * Each step is a transaction under an advisory lock, so any number of nodes may start at once and one of them applies
+ * Each step is a transaction under an advisory lock, so any number of servers may start at once and one of them applies
  * it. A database of a newer Sluice is refused, as is one whose steps were different.
  */
 
@@ -45,7 +45,7 @@ export async function migrate(pool: PostgresPool, steps: readonly string[] = STE
   }
 }
 
-/** False while another node applies it. The lock ends with the transaction. */
+/** False while another server applies it. The lock ends with the transaction. */
 async function takeStep(client: PostgresClient, steps: readonly string[]): Promise<boolean> {
   const lock = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_xact_lock($1, $2) AS taken', [
     ADVISORY_LOCKS,
@@ -98,7 +98,7 @@ async function countApplied(connection: Queryable, steps: readonly string[]): Pr
     }
     if (checksumOf(sql) !== checksum) {
       throw new OperatorError(
-        `Step ${step} in the database is not the one of this Sluice: it was made by an unreleased version. Run that version, or point STORE_URL at another database.`,
+        `Migration step ${step} in the database differs from that of this Sluice: an unreleased version applied it. Run that version, or point STORE_URL at another database.`,
       );
     }
   }

@@ -460,7 +460,7 @@ function inSegment<T>(range: SegmentRange, cache: SegmentCache, whenUnfinished: 
 
 /** The disk may have the file whole, so it must not be given up. */
 export function diskErrorText(file: string, reason: string): string {
-  return `The disk failed to read the log segment ${file} (${reason}). Look at the disk (dmesg, smartctl) and do not remove or rename the file: it may be whole. Start again when the disk can be read; if it never can, restore a backup.`;
+  return `The disk failed to read the log segment ${file} (${reason}). Look at the disk (dmesg, smartctl) and do not remove or rename the file: it may be intact. Start the server again once the disk can be read; if it never can, restore a backup.`;
 }
 
 function damaged({ segment }: SegmentRange, position: number): LogCorruptError {
