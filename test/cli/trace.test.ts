@@ -45,6 +45,16 @@ suite('sluice trace', () => {
     assert.match(out, new RegExp(`sluice trace ${traceId(1)}`));
   });
 
+  test('a dead letter does not read as if it waited', async (context) => {
+    const folder = openDataFolder(context);
+    await folder.send([{ body: Buffer.from('{"users":'), userCount: 1, eventCount: 1 }]);
+    const { out } = await run(runTrace, [traceId(1)], folder.shell());
+    assert.match(out, /processed {2}failed .*: it is a dead letter; cause and retry: sluice dead-letters/);
+    assert.doesNotMatch(out, /waiting to be processed|long wait/);
+    const { out: json } = await run(runTrace, [traceId(1), '--json'], folder.shell());
+    assert.match(String((JSON.parse(json) as Record<string, unknown>)['failed_at']), /Z$/);
+  });
+
   test('the tenant does not matter, and the id of an event will do', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([

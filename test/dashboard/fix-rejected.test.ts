@@ -136,9 +136,9 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     }
   }
 
-  function addDeadLetter(n: number, userCount: number, cause: string): void {
+  function addDeadLetter(n: number, userCount: number, cause: string): string {
     const body = Buffer.from(JSON.stringify({ users: [user(`dead-${n}`)] }));
-    inStore((database) => {
+    return inStore((database) => {
       const { tenant, id, hour } = database
         .prepare('SELECT tenant, id, hour FROM ledger JOIN tenants ON no = tenant ORDER BY hour DESC LIMIT 1')
         .get() as { tenant: number; id: string; hour: number };
@@ -161,13 +161,14 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
            WHERE tenant = ?2 AND hour = ?3`,
         )
         .run(userCount, tenant, hour);
+      return traceId;
     });
   }
 
   test('dead letters are listed with their cause, and retried, one or all', async () => {
     addDeadLetter(1, 1, 'TypeError: at prepareUser (src/processor/prepare.ts:140:31)');
     addDeadLetter(2, 1, 'TypeError: at prepareUser (src/processor/prepare.ts:140:31)');
-    addDeadLetter(3, 5, 'Error: the body has 1 users where the edge counted 5');
+    const hopeless = addDeadLetter(3, 5, 'Error: the body has 1 users where the edge counted 5');
     await page.goto(REJECTED);
     const letters = page.getByRole('region', { name: 'Dead letters' });
     await sees(letters, 'where the edge counted 5');
@@ -184,6 +185,9 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     await sees(jobs, 'Retry of 2 dead letters');
     await sees(jobs, '1 stored, 1 failed');
     await screenshot(page, 'dead-letters-retried');
+    await page.goto(`/dashboard/development/traces/${hopeless}`);
+    await sees(page, 'It could not be processed and became a dead letter.');
+    await screenshot(page, 'trace-of-dead-letter');
     assertNoComplaints(watched);
   });
 
