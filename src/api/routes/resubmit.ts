@@ -134,7 +134,7 @@ export const ResubmitPreview = object('ResubmitPreview', 'What would happen to r
   next_cursor: nextCursor,
 });
 
-const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it would do.', {
+export const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it would do.', {
   job: orNull(Job, 'Null for a dry run.'),
   preview: orNull(ResubmitPreview, 'Null unless it is a dry run.'),
 });
