@@ -18,7 +18,6 @@ import { OpenPlans } from '../keys/open-plans.ts';
 import type { LogAppender } from '../log.ts';
 import { type CounterIndex, METRIC, metricsWriter, renderMetrics } from '../telemetry/metrics.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
-import type { MemberStore } from '../members.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { PlanStore } from '../plans.ts';
 import { UNUSABLE_PLAN } from '../plans/unusable-plan.ts';
@@ -52,7 +51,7 @@ export interface EdgeParts
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   /** Null where the API is not served. Its calls never block the thread. */
-  readonly reading: Reading | null;
+  readonly reading: Store | null;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number };
   readonly logger: Logger;
   readonly version: string;
@@ -63,12 +62,6 @@ export interface EdgeParts
   readonly handOverUsage: (keyUsage: KeyUsage[]) => void;
   /** Called when the edge could serve: resolves once the port is free. */
   readonly mayListen: () => Promise<void>;
-}
-
-export interface Reading {
-  readonly store: Store;
-  readonly members: MemberStore;
-  readonly keyStore: KeyStore;
 }
 
 const GAUGE_INTERVAL_MS = 1_000;
@@ -146,12 +139,13 @@ export async function startEdge(parts: EdgeParts, port: number) {
     onError: (error, traceId) => logger.error({ trace_id: traceId, err: error }, 'request failed unexpectedly'),
   };
   const app =
-    reading === null || keys === null
+    reading === null || keyStore === null || keys === null
       ? buildOperatorApp(operatorParts)
       : buildApp({
           ...parts,
           ...operatorParts,
-          ...reading,
+          store: reading,
+          keyStore,
           metricsBuffer: parts.metrics.buffer,
           stopping: stopping.signal,
           onRead: () => readOutage.worked(),
@@ -184,9 +178,8 @@ export async function startEdge(parts: EdgeParts, port: number) {
       clearInterval(waitingTimer);
       keyUsage.close();
       await log?.close();
-      await reading?.store.close();
+      await reading?.close();
       await keyStore?.close();
-      await reading?.members.close();
     },
   };
 }
