@@ -23,17 +23,17 @@ import type { PlanStore } from '../plans.ts';
 import { UNUSABLE_PLAN } from '../plans/unusable-plan.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
-import { CheckIntake, type CheckIntakeParts, type Predict } from './check-intake.ts';
+import { CheckIntake } from './check-intake.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { RateLimits } from './rate-limits.ts';
 import { type Logger, OutageLog, RateLimitedLogger } from '../telemetry/logger.ts';
 import { isStopping, outageReporter, type ReadinessParts, readinessOf, type ServerStatus } from './readiness.ts';
 import { isForeignOrigin } from './request-headers.ts';
-import type { IntakeParts } from './request-intake.ts';
+import type { IntakeParts, Predict } from './request-intake.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { KeyUsageTracker } from './key-usage.ts';
-import { SegmentIntake, type SegmentIntakeParts } from './segment-intake.ts';
+import { SegmentIntake } from './segment-intake.ts';
 import { createTraceIds } from './trace-id.ts';
 import { LargeBodyValidator } from './validate-body.ts';
 
@@ -186,13 +186,13 @@ export async function startEdge(parts: EdgeParts, port: number) {
 
 function makeIngest(
   parts: EdgeParts,
-  shared: Pick<CheckIntakeParts, 'log' | 'predict' | 'keys' | 'keyUsage' | 'metrics' | 'logger' | 'newTraceId'>,
+  shared: Pick<IntakeParts, 'log' | 'predict' | 'keys' | 'keyUsage' | 'metrics' | 'logger' | 'newTraceId'>,
   planStore: PlanStore,
 ) {
   const { config, status, now, receiptTime } = parts;
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
   const largeBodies = new LargeBodyValidator();
-  const intakeParts: CheckIntakeParts & SegmentIntakeParts = {
+  const intakeParts: IntakeParts = {
     ...shared,
     plans: new OpenPlans(planStore, (reason) => shared.logger.error({ reason }, UNUSABLE_PLAN)),
     rateLimits: new RateLimits(parts.rateLimitBuffer, config.edgeServers),
