@@ -7,7 +7,6 @@ import { isRestoreUnfinished } from '../backup/notes.ts';
 import { LogForbiddenError } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
 import { problemOfUnmigratedFolder, refuseMigratedFolder } from '../migration/marker.ts';
-import type { Store } from '../store.ts';
 import {
   failed,
   type Check,
