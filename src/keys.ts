@@ -1,8 +1,10 @@
 /**
  * The interface of accounts and API keys: few, read on every request through a cache (`keys/cache.ts`), written rarely.
- * `test/contract/keys.ts` is the suite that every backend passes. A key is stored as its SHA-256 only.
+ * Tracking plans and members are stored with them. `test/contract/keys.ts` is the suite that every backend passes. A key
+ * is stored as its SHA-256 only.
  */
 
+import type { MemberStore } from './members.ts';
 import type { Environment, KeyKind } from './model.ts';
 import type { PlanStore } from './plans.ts';
 
@@ -85,8 +87,8 @@ export const KEY_VOLUME_DAYS = 7;
 
 /** Every method rejects with `StoreUnavailableError` when the store cannot be read or written: 503 then, never 401. */
 export interface KeyStore {
-  /** Tracking plans are stored with the keys. */
   readonly plans: PlanStore;
+  readonly members: MemberStore;
   accounts(): Promise<Account[]>;
   /** Makes the account, or returns the one that has that name already. */
   ensureAccount(account: Account): Promise<Account>;

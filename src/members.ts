@@ -137,7 +137,6 @@ export interface MemberStore {
   ): Promise<number>;
   /** After a success: forgets the failures of the first, and takes back the one that was counted for the others. */
   forgiveAttempt(forgotten: Uint8Array, takenBack: readonly Uint8Array[]): Promise<void>;
-  close(): Promise<void>;
 }
 
 /** How e-mails are compared. */

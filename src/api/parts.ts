@@ -8,7 +8,6 @@ import type { Config, Sources } from '../config/config.ts';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import type { KeyCache } from '../keys/cache.ts';
 import type { ApiKey, KeyStore } from '../keys.ts';
-import type { MemberStore } from '../members.ts';
 import type { Environment, Role } from '../model.ts';
 import type { Store } from '../store.ts';
 
@@ -32,8 +31,7 @@ export interface OperatorParts {
 
 export interface ApiParts extends OperatorParts {
   readonly store: Store;
-  readonly members: MemberStore;
-  /** API keys, and the tracking plans stored with them. */
+  /** API keys, and the tracking plans and members stored with them. */
   readonly keyStore: KeyStore;
   readonly keys: KeyCache;
   readonly config: Config;

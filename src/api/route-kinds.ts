@@ -253,12 +253,12 @@ function refusesForeignOrigin(parts: ApiParts, request: FastifyRequest, reply: F
 }
 
 async function sessionOf(
-  { members, publicUrl, now }: ApiParts,
+  { keyStore, publicUrl, now }: ApiParts,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FoundSession | null> {
   const token = sessionTokenOf(request.headers);
-  const session = await findSession(members, token, now());
+  const session = await findSession(keyStore.members, token, now());
   if (session?.isRenewed === true && token !== undefined) setSessionCookie(reply, token, publicUrl);
   return session ?? null;
 }

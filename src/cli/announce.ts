@@ -8,7 +8,6 @@
 import { baseUrlOf } from '../config/base-url.ts';
 import type { Config } from '../config/config.ts';
 import { createKey, newAccount } from '../keys/manage.ts';
-import type { MemberStore } from '../members.ts';
 import { invitationLink, invite } from '../sign-in/invite.ts';
 import type { Account, KeyStore } from '../keys.ts';
 import { curlLine } from './curl.ts';
@@ -18,19 +17,18 @@ interface Start {
   readonly config: Config;
   readonly port: number;
   readonly keyStore: KeyStore;
-  readonly members: MemberStore;
   readonly now: number;
   readonly out: (text: string) => void;
 }
 
 export async function announceStart(start: Start): Promise<void> {
-  const { config, port, keyStore, members, now, out } = start;
+  const { config, port, keyStore, now, out } = start;
   const baseUrl = baseUrlOf(config.host, port);
   const role = config.role === 'all' ? '' : `, with the role ${config.role}`;
   out(`\n  Sluice is listening on ${baseUrl}${role}   docs: ${baseUrl}/docs\n`);
   const accounts = await keyStore.accounts();
   if (accounts.length > 0) {
-    const hint = (await hasMember(members, accounts))
+    const hint = (await hasMember(keyStore, accounts))
       ? ''
       : '\n  No one can sign in yet. Get a link:  npx sluice invite\n';
     out(`${hint}\n`);
@@ -43,7 +41,8 @@ export async function announceStart(start: Start): Promise<void> {
     out('\n  Another server has just created the first account, and printed a link and a key.\n\n');
     return;
   }
-  const invitation = await invite(members, { accountId: account.id, kind: 'first', email: null, member: null }, now);
+  const forFirst = { accountId: account.id, kind: 'first', email: null, member: null } as const;
+  const invitation = await invite(keyStore.members, forFirst, now);
   if (invitation === undefined) throw new Error('a new account has open invitations');
   const rest = config.environment === 'production' ? NO_KEY : await firstKey(start, account, baseUrl);
   out(`
@@ -91,7 +90,7 @@ ${example}
 `;
 }
 
-async function hasMember(members: MemberStore, accounts: readonly Account[]): Promise<boolean> {
+async function hasMember({ members }: KeyStore, accounts: readonly Account[]): Promise<boolean> {
   for (const { id } of accounts) if ((await members.members(id)).length > 0) return true;
   return false;
 }

@@ -3,10 +3,11 @@
  * all of them again, as after an upgrade.
  */
 
-import type { JsonObject } from '../validation/shape.ts';
+import type { Static } from 'typebox';
+import type { DeadLetterPage } from '../api/routes/dead-letters.ts';
 import { readArguments } from './arguments.ts';
 import { localTime } from './local-time.ts';
-import { reportJob } from './resubmit.ts';
+import { type NewJob, reportJob } from './resubmit.ts';
 import { callApi, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 import { renderTable } from './table.ts';
@@ -30,24 +31,25 @@ export async function runDeadLetters(args: readonly string[], shell: Shell): Pro
   const { stop } = shell;
   const { json } =
     retry === 'all'
-      ? await callApi(server, 'dead-letters/retry', { method: 'POST', body, stop })
-      : await callApi(server, `dead-letters/${retry}/retry`, { method: 'POST', stop });
+      ? await callApi<NewJob>(server, 'dead-letters/retry', { method: 'POST', body, stop })
+      : await callApi<NewJob>(server, `dead-letters/${retry}/retry`, { method: 'POST', stop });
   return reportJob(server, json, flags.isJson, shell);
 }
 
 async function list(server: Server, cause: string | undefined, isJson: boolean, shell: Shell): Promise<void> {
   const query = new URLSearchParams({ limit: '500', ...(cause !== undefined && { cause }) });
-  const { json, text } = await callApi(server, `dead-letters?${query.toString()}`, { stop: shell.stop });
+  const path = `dead-letters?${query.toString()}`;
+  const { json, text } = await callApi<Static<typeof DeadLetterPage>>(server, path, { stop: shell.stop });
   if (isJson) return shell.out(`${text}\n`);
-  const letters = json.dead_letters as readonly JsonObject[];
+  const letters = json.dead_letters;
   if (letters.length === 0) return shell.out('There are no dead letters: every accepted request was processed.\n');
   const rows = letters.map((letter) => [
-    String(letter.id),
-    localTime(Date.parse(String(letter.received_at))),
+    letter.id,
+    localTime(Date.parse(letter.received_at)),
     String(letter.users),
     String(letter.events),
-    letter.can_retry === true ? 'yes' : 'no: its body is not kept',
-    String(letter.cause),
+    letter.can_retry ? 'yes' : 'no: its body is not kept',
+    letter.cause,
   ]);
   shell.out(`${renderTable(['id', 'received', 'users', 'events', 'can be retried', 'cause'], rows)}\n`);
   shell.out('\nAfter an upgrade that fixes the cause: sluice dead-letters --retry all\n');

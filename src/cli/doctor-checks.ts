@@ -66,7 +66,7 @@ export interface DoctorShell extends Shell {
   readonly pause?: (milliseconds: number) => Promise<void>;
 }
 
-export interface DoctorParts extends Omit<DoctorShell, 'inspectLocalLog' | 'pause'> {
+export interface DoctorParts extends Omit<DoctorShell, 'findLogReader' | 'inspectLocalLog' | 'pause'> {
   readonly config: Config;
   readonly dataFolder: string;
   /** Settings that `sluice serve` would refuse. */
@@ -74,6 +74,10 @@ export interface DoctorParts extends Omit<DoctorShell, 'inspectLocalLog' | 'paus
   readonly isDeep: boolean;
   /** Opened on first use, and closed after all checks. Undefined if there is none yet. */
   readonly store: () => Promise<Store | undefined>;
+  /** Likewise. */
+  readonly log: () => Promise<LogReader | undefined>;
+  /** What opening the log warned of. */
+  readonly logWarnings: readonly string[];
   readonly inspectLocalLog: () => Promise<LogInspection>;
   readonly pause: (milliseconds: number) => Promise<void>;
 }

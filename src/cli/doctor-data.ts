@@ -30,14 +30,7 @@ import {
   returnedRecordsText,
 } from '../log/continuity.ts';
 import { readMigrationMarker } from '../migration/marker.ts';
-import {
-  type DeadLetter,
-  type LedgerHour,
-  type LedgerReader,
-  NO_HOURS,
-  type Store,
-  type StoredLedger,
-} from '../store.ts';
+import { type DeadLetter, type LedgerHour, type LedgerReader, NO_HOURS, type StoredLedger } from '../store.ts';
 import { TABLES_CHANGED } from '../store-writer.ts';
 import {
   failed,
@@ -81,24 +74,23 @@ export const checkLog: Check = async (parts) => {
   for (const { at, message } of noted)
     findings.push(warning(`${message} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
   findings.push(...misnamedFindings(logFolderOf(parts.dataFolder)));
-  const withoutLog = findings.length > 0 ? findings : [absentLog(parts)];
-  return withLog(parts, withoutLog, async (log) => {
-    const processed = await processedPosition(parts);
-    findings.push(...(await mismatchFindings(parts)));
-    const segments = parts.listSegments(logFolderOf(parts.dataFolder));
-    for (const [index, segment] of segments.entries()) {
-      if (outdatedFiles.has(segment.file)) continue;
-      const message = refusedSegments.get(segment.file);
-      if (message !== undefined) findings.push(failed(message, REFUSED_ADVICE));
-      else findings.push(...(await segmentFindings(log, segment, segments[index + 1], processed)));
-    }
-    if (findings.length === 0) {
-      const atRest = parts.lockHolderOf(parts.dataFolder).isHeld ? '' : ', and a start would accept them';
-      return [ok(`${countOf(segments.length, 'segment')}, readable at both ends${atRest}`)];
-    }
-    // A foreign segment is also found next to each of its neighbours.
-    return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
-  });
+  const log = await parts.log();
+  if (log === undefined) return findings.length > 0 ? findings : [absentLog(parts)];
+  const processed = await processedPosition(parts);
+  findings.push(...(await mismatchFindings(parts)));
+  const segments = parts.listSegments(logFolderOf(parts.dataFolder));
+  for (const [index, segment] of segments.entries()) {
+    if (outdatedFiles.has(segment.file)) continue;
+    const message = refusedSegments.get(segment.file);
+    if (message !== undefined) findings.push(failed(message, REFUSED_ADVICE));
+    else findings.push(...(await segmentFindings(log, segment, segments[index + 1], processed)));
+  }
+  if (findings.length === 0) {
+    const atRest = parts.lockHolderOf(parts.dataFolder).isHeld ? '' : ', and a start would accept them';
+    return [ok(`${countOf(segments.length, 'segment')}, readable at both ends${atRest}`)];
+  }
+  // A foreign segment is also found next to each of its neighbours.
+  return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
 };
 
 /** A compressed segment that was given up under a name that nothing reads. */
@@ -145,16 +137,14 @@ function lostEndFinding(missing: MissingRecords): Finding {
 
 /** Opening it checks its settings, too: warns of those that could lose acknowledged events. */
 export const checkKafka: Check = async (parts) => {
-  const findings: Finding[] = [];
+  const log = await parts.log();
+  if (log === undefined) return [];
   const advice = 'docs/scaling.md has the settings of a topic that loses nothing: "Step 2: Kafka".';
-  const warn = (message: string): void => void findings.push(warning(message, advice));
-  const work = async (log: LogReader): Promise<Finding[]> => {
-    const partitions = countOf((await log.partitions()).length, 'partition');
-    const name = withoutSecrets(parts.config.logUrl);
-    const settings = findings.length === 0 ? ', and its settings are safe for events' : '';
-    return [ok(`${name} responds: ${partitions}${settings}`), ...findings];
-  };
-  return withLog(parts, findings, work, warn);
+  const warnings = parts.logWarnings.map((message) => warning(message, advice));
+  const partitions = countOf((await log.partitions()).length, 'partition');
+  const name = withoutSecrets(parts.config.logUrl);
+  const settings = warnings.length === 0 ? ', and its settings are safe for events' : '';
+  return [ok(`${name} responds: ${partitions}${settings}`), ...warnings];
 };
 
 async function segmentFindings(
@@ -248,50 +238,50 @@ async function* headersFrom(log: LogReader, partition: number, position: number)
 }
 
 export const checkBacklog: Check = async (parts) => {
-  return withLogAndStore(parts, [], async (log, store) => {
-    const before = await lookAtBacklog(log, await positionsOf(store));
-    if (before.records === 0) return [ok('all received requests are processed')];
-    const age = parts.now() - (before.oldest ?? parts.now());
-    const more = before.records >= BACKLOG_RECORDS_COUNTED_MAX ? 'more than ' : '';
-    const isShared = parts.config.logUrl !== '';
-    // Kafka has a message for each user of a request.
-    const waiting = countOf(before.records, isShared ? 'message' : 'request');
-    const size = `${more}${waiting} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
-    const damaged = parts.isDeep && !isShared ? await firstDamaged(log, before.positions) : undefined;
-    if (damaged !== undefined) {
-      const advice = 'Until then a server accepts requests, and does not process past that position.';
-      return [failed(`${size}; ${damaged}`, advice)];
-    }
-    if (!isShared && !parts.lockHolderOf(parts.dataFolder).isHeld) {
-      const start = 'Start the server to continue: sluice serve';
-      const advice = parts.isDeep
-        ? `Every record of them was read and is intact. ${start}`
-        : `${start}. To check every record that waits: sluice doctor --deep`;
-      return [warning(`${size}; no server is running`, advice)];
-    }
-    const firstCheckAt = parts.now();
-    let processed = 0;
-    // A backlog that is not old is not reported as stuck, however long this takes.
-    const rechecksMax = age < BACKLOG_OLD_MS ? 1 : RECHECKS_MAX;
-    for (let rechecks = 0; rechecks < rechecksMax && processed === 0; rechecks += 1) {
-      await parts.pause(RECHECK_INTERVAL_MS);
-      processed = await recordsBetween(log, before.positions, await positionsOf(store));
-    }
-    const between = formatSpan(Math.max(RECHECK_INTERVAL_MS, parts.now() - firstCheckAt));
-    if (processed === 0 && age < BACKLOG_OLD_MS) {
-      const advice = 'The machine may be busy, or the processor waits: its log says why. Check again in a minute.';
-      return [warning(`${size}, and nothing was processed within ${between}`, advice)];
-    }
-    if (processed === 0) {
-      const advice = isShared
-        ? 'Is a server with the role processor running, and what does its log say? A restart loses nothing.'
-        : 'Check the log of the server for errors, and the disk; a restart loses nothing.';
-      return [failed(`${size}, and nothing was processed within ${between}`, advice)];
-    }
-    const speed = `${formatCount(processed)} were processed within ${between}`;
-    if (age < BACKLOG_OLD_MS) return [ok(`${size}; ${speed}`)];
-    return [warning(`${size}; ${speed}`, 'It works, but is behind. Check again in a minute: is the wait shorter?')];
-  });
+  const [log, store] = [await parts.log(), await parts.store()];
+  if (log === undefined || store === undefined) return [];
+  const before = await lookAtBacklog(log, await positionsOf(store));
+  if (before.records === 0) return [ok('all received requests are processed')];
+  const age = parts.now() - (before.oldest ?? parts.now());
+  const more = before.records >= BACKLOG_RECORDS_COUNTED_MAX ? 'more than ' : '';
+  const isShared = parts.config.logUrl !== '';
+  // Kafka has a message for each user of a request.
+  const waiting = countOf(before.records, isShared ? 'message' : 'request');
+  const size = `${more}${waiting} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
+  const damaged = parts.isDeep && !isShared ? await firstDamaged(log, before.positions) : undefined;
+  if (damaged !== undefined) {
+    const advice = 'Until then a server accepts requests, and does not process past that position.';
+    return [failed(`${size}; ${damaged}`, advice)];
+  }
+  if (!isShared && !parts.lockHolderOf(parts.dataFolder).isHeld) {
+    const start = 'Start the server to continue: sluice serve';
+    const advice = parts.isDeep
+      ? `Every record of them was read and is intact. ${start}`
+      : `${start}. To check every record that waits: sluice doctor --deep`;
+    return [warning(`${size}; no server is running`, advice)];
+  }
+  const firstCheckAt = parts.now();
+  let processed = 0;
+  // A backlog that is not old is not reported as stuck, however long this takes.
+  const rechecksMax = age < BACKLOG_OLD_MS ? 1 : RECHECKS_MAX;
+  for (let rechecks = 0; rechecks < rechecksMax && processed === 0; rechecks += 1) {
+    await parts.pause(RECHECK_INTERVAL_MS);
+    processed = await recordsBetween(log, before.positions, await positionsOf(store));
+  }
+  const between = formatSpan(Math.max(RECHECK_INTERVAL_MS, parts.now() - firstCheckAt));
+  if (processed === 0 && age < BACKLOG_OLD_MS) {
+    const advice = 'The machine may be busy, or the processor waits: its log says why. Check again in a minute.';
+    return [warning(`${size}, and nothing was processed within ${between}`, advice)];
+  }
+  if (processed === 0) {
+    const advice = isShared
+      ? 'Is a server with the role processor running, and what does its log say? A restart loses nothing.'
+      : 'Check the log of the server for errors, and the disk; a restart loses nothing.';
+    return [failed(`${size}, and nothing was processed within ${between}`, advice)];
+  }
+  const speed = `${formatCount(processed)} were processed within ${between}`;
+  if (age < BACKLOG_OLD_MS) return [ok(`${size}; ${speed}`)];
+  return [warning(`${size}; ${speed}`, 'It works, but is behind. Check again in a minute: is the wait shorter?')];
 };
 
 /** Reads every pending record, with its checksum. Returns a message about the first unreadable one. */
@@ -362,25 +352,25 @@ export const checkClock: Check = async (parts) => {
     return [warning(message, advice)];
   }
   const alone = [ok(`${localTime(now)}, and nothing to compare it with yet`)];
-  return withLogAndStore(parts, alone, async (log, store) => {
-    const { hours } = await store.ledger(null, { from: null, to: null });
-    const newest = hours.reduce((latest, { hour }) => Math.max(latest, hour), await log.newestReceivedAt());
-    if (newest === 0) return alone;
-    const behind = newest - parts.now();
-    const { clockGapMsMax } = parts.config;
-    if (behind > CLOCK_TOLERANCE_MS) {
-      const message = `it says ${localTime(now)}, but the newest event was received at ${localTime(newest)}, ${formatSpan(behind)} from now`;
-      const advice =
-        'The clock was set back, or was ahead then. If it is wrong now, correct it. If it is right, wait: received_at continues from there at half speed until the clock has caught up.';
-      return [warning(message, advice)];
-    }
-    if (-behind > clockGapMsMax) {
-      const message = `it says ${localTime(now)}, ${formatSpan(-behind)} after the newest event was received`;
-      const advice = `That is more than SLUICE_CLOCK_GAP_MAX (${formatSetting('clockGapMsMax', clockGapMsMax)}): a server does not trust it, and received_at continues from the newest event. Correct the clock; if it is right, start the server once with a larger SLUICE_CLOCK_GAP_MAX.`;
-      return [warning(message, advice)];
-    }
-    return [ok(`${localTime(now)}, and no event was received later`)];
-  });
+  const [log, store] = [await parts.log(), await parts.store()];
+  if (log === undefined || store === undefined) return alone;
+  const { hours } = await store.ledger(null, { from: null, to: null });
+  const newest = hours.reduce((latest, { hour }) => Math.max(latest, hour), await log.newestReceivedAt());
+  if (newest === 0) return alone;
+  const behind = newest - parts.now();
+  const { clockGapMsMax } = parts.config;
+  if (behind > CLOCK_TOLERANCE_MS) {
+    const message = `it says ${localTime(now)}, but the newest event was received at ${localTime(newest)}, ${formatSpan(behind)} from now`;
+    const advice =
+      'The clock was set back, or was ahead then. If it is wrong now, correct it. If it is right, wait: received_at continues from there at half speed until the clock has caught up.';
+    return [warning(message, advice)];
+  }
+  if (-behind > clockGapMsMax) {
+    const message = `it says ${localTime(now)}, ${formatSpan(-behind)} after the newest event was received`;
+    const advice = `That is more than SLUICE_CLOCK_GAP_MAX (${formatSetting('clockGapMsMax', clockGapMsMax)}): a server does not trust it, and received_at continues from the newest event. Correct the clock; if it is right, start the server once with a larger SLUICE_CLOCK_GAP_MAX.`;
+    return [warning(message, advice)];
+  }
+  return [ok(`${localTime(now)}, and no event was received later`)];
 };
 
 /** The response of a server running on this folder; empty if none responds. */
@@ -500,10 +490,9 @@ function deadLetterFinding({ tenantId, traceId, partition, position, cause, fail
 /** The comparison that the processor makes before it continues. None if the store cannot be read. */
 async function mismatchFindings(parts: DoctorParts): Promise<Finding[]> {
   const advice = 'Until then a server accepts requests, and processes none of that partition.';
-  const messages = await withLog(parts, [], async (log) => {
-    const store = await parts.store().catch(() => undefined);
-    return store === undefined ? [] : mismatches(log, await store.ledger(null, NO_HOURS));
-  });
+  const [log, store] = [await parts.log(), await parts.store().catch(() => undefined)];
+  if (log === undefined || store === undefined) return [];
+  const messages = await mismatches(log, await store.ledger(null, NO_HOURS));
   return messages.map((message) => failed(message, advice));
 }
 
@@ -520,7 +509,8 @@ type Lost = StoredLedger['lost'][number];
 async function lostFindings(parts: DoctorParts, lost: readonly Lost[]): Promise<Finding[]> {
   // A database may have lost records of other logs, too.
   if (parts.config.storeUrl !== '') return lost.toReversed().map(lostFinding);
-  const returned = await withLog(parts, new Set<Lost>(), (log) => returnedRecords(log, lost));
+  const log = await parts.log();
+  const returned = log === undefined ? new Set<Lost>() : await returnedRecords(log, lost);
   return lost
     .toReversed()
     .map((range) => (returned.has(range) ? warning(returnedRecordsText(range), RETURNED_ADVICE) : lostFinding(range)));
@@ -555,19 +545,18 @@ function lostFinding({ partition, from, to, records, at }: Lost): Finding {
 async function logIsShort(parts: DoctorParts, positions: Positions, missing: number): Promise<Finding> {
   const isLocal = parts.config.logUrl === '';
   const problems: string[] = [];
-  const places = await withLog(parts, [], async (log) => {
-    const shown: string[] = [];
-    for (const partition of new Set([...positions.keys(), ...(await log.partitions())])) {
-      const position = positions.get(partition) ?? 0;
-      if ((await log.missing(partition, position)) === 0) continue;
-      shown.push(
-        position === 0 ? `nothing of partition ${partition}` : `partition ${partition} up to position ${position - 1}`,
-      );
-      // What the processor reports there, with what to do about it; nothing where the log just ends.
-      if (isLocal) await log.read(partition, position, 1).catch((error: unknown) => problems.push(messageOf(error)));
-    }
-    return shown;
-  });
+  const places: string[] = [];
+  const log = await parts.log();
+  for (const partition of new Set([...positions.keys(), ...((await log?.partitions()) ?? [])])) {
+    const position = positions.get(partition) ?? 0;
+    const missingHere = (await log?.missing(partition, position)) ?? 0;
+    if (missingHere === 0) continue;
+    places.push(
+      position === 0 ? `nothing of partition ${partition}` : `partition ${partition} up to position ${position - 1}`,
+    );
+    // What the processor reports there, with what to do about it; nothing where the log just ends.
+    if (isLocal) await log?.read(partition, position, 1).catch((error: unknown) => problems.push(messageOf(error)));
+  }
   const where = places.length === 0 ? '' : ` (the store has processed ${places.join(', ')})`;
   return failed(
     `${countOf(missing, 'record')} that the log should have ${missing === 1 ? 'is' : 'are'} missing from it${where}`,
@@ -603,31 +592,4 @@ function imbalances({ hour, users, events }: LedgerHour): Finding[] {
 
 async function positionsOf(store: LedgerReader): Promise<Positions> {
   return (await store.ledger(null, NO_HOURS)).positions;
-}
-
-/** `otherwise` if there is no log. */
-async function withLog<T>(
-  parts: DoctorParts,
-  otherwise: T,
-  work: (log: LogReader) => Promise<T>,
-  warn?: (message: string) => void,
-): Promise<T> {
-  const log = await parts.findLogReader(parts.config, warn);
-  if (log === undefined) return otherwise;
-  try {
-    return await work(log);
-  } finally {
-    await log.close();
-  }
-}
-
-function withLogAndStore<T>(
-  parts: DoctorParts,
-  otherwise: T,
-  work: (log: LogReader, store: Store) => Promise<T>,
-): Promise<T> {
-  return withLog(parts, otherwise, async (log) => {
-    const store = await parts.store();
-    return store === undefined ? otherwise : work(log, store);
-  });
 }

@@ -7,7 +7,6 @@ import { isRestoreUnfinished } from '../backup/notes.ts';
 import { LogForbiddenError } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
 import { problemOfUnmigratedFolder, refuseMigratedFolder } from '../migration/marker.ts';
-import type { Store } from '../store.ts';
 import {
   failed,
   type Check,
@@ -132,34 +131,18 @@ async function attempt(name: string, check: Check, parts: DoctorParts): Promise<
 }
 
 /**
- * Opens the store and inspects the log on first use, for all checks together. Once Kafka could not be opened, it is not
- * tried again: each try takes seconds and may fail with other words.
+ * Opens the store and the log on first use, for all checks together. A Kafka that could not be opened is not tried again,
+ * for the store either: each try takes seconds and may fail with other words.
  */
 async function examineWith(shell: DoctorShell, flags: FlagsRead): Promise<NamedFinding[]> {
   const config = readSettings(flags, shell.env);
-  let opened: Promise<Store | undefined> | undefined;
+  const logWarnings: string[] = [];
+  const log = openedOnce(() => shell.findLogReader(config, (message) => logWarnings.push(message)));
+  const store = openedOnce(async () => {
+    if (config.logUrl !== '') await log.get();
+    return shell.openStore(config);
+  });
   let inspection: Promise<LogInspection> | undefined;
-  let kafkaFailure: Error | undefined;
-  const store = async (): Promise<Store | undefined> => {
-    if (kafkaFailure !== undefined) throw kafkaFailure;
-    opened ??= shell.openStore(config);
-    return opened;
-  };
-  const findLogReader: DoctorShell['findLogReader'] = async (...args) => {
-    if (kafkaFailure !== undefined) throw kafkaFailure;
-    try {
-      return await shell.findLogReader(...args);
-    } catch (error) {
-      if (config.logUrl !== '' && error instanceof Error) kafkaFailure = error;
-      throw error;
-    }
-  };
-  const inspectLocalLog = (): Promise<LogInspection> => {
-    inspection ??= store()
-      .catch(() => null)
-      .then((found) => shell.inspectLocalLog(config, found));
-    return inspection;
-  };
   const findings = await examine({
     pause: (milliseconds) => pause(milliseconds, shell.stop),
     ...shell,
@@ -167,13 +150,32 @@ async function examineWith(shell: DoctorShell, flags: FlagsRead): Promise<NamedF
     dataFolder: config.dataFolder,
     settingMistakes: flags.mistakes,
     isDeep: flags.switches.has('deep'),
-    store,
-    findLogReader,
-    inspectLocalLog,
+    store: store.get,
+    log: log.get,
+    logWarnings,
+    inspectLocalLog: () => {
+      inspection ??= store
+        .get()
+        .catch(() => null)
+        .then((found) => shell.inspectLocalLog(config, found));
+      return inspection;
+    },
   });
-  // A store that could not be opened is a finding, and need not be closed.
-  await (await opened?.catch(() => undefined))?.close();
+  await store.close();
+  await log.close();
   return findings;
+}
+
+/** One that could not be opened is a finding, and need not be closed. */
+function openedOnce<T extends { close(): Promise<void> }>(open: () => Promise<T | undefined>) {
+  let opened: Promise<T | undefined> | undefined;
+  return {
+    get: (): Promise<T | undefined> => {
+      opened ??= open();
+      return opened;
+    },
+    close: async (): Promise<void> => (await opened?.catch(() => undefined))?.close(),
+  };
 }
 
 function exitCodeOf(findings: readonly Finding[]): number {

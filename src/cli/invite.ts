@@ -41,24 +41,19 @@ export async function runInvite(args: readonly string[], shell: Shell): Promise<
   );
   if (mistakes.length > 0) throw flags.error();
 
-  const made = await withKeyStore(config, shell.openKeyStore, async (keyStore) => {
-    const members = await shell.openMemberStore(config);
-    try {
-      return await makeInvitation(keyStore, members, config, { accountName, email: email ?? null, now: shell.now() });
-    } finally {
-      await members.close();
-    }
-  });
+  const made = await withKeyStore(config, shell.openKeyStore, (keyStore) =>
+    makeInvitation(keyStore, config, { accountName, email: email ?? null, now: shell.now() }),
+  );
   shell.out(flags.isJson ? jsonText(made) : announce(made, config, bold(made.link)));
   return 0;
 }
 
 async function makeInvitation(
   keyStore: KeyStore,
-  members: MemberStore,
   config: Config,
   { accountName, email, now }: { accountName: string | undefined; email: string | null; now: number },
 ) {
+  const { members } = keyStore;
   const known = email === null ? undefined : await members.findMember(email);
   const mistake = known && accountName !== undefined ? otherAccountMistake(known, accountName.trim()) : undefined;
   if (mistake !== undefined) {

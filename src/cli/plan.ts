@@ -5,6 +5,8 @@
  */
 
 import { readFileSync, writeFileSync } from 'node:fs';
+import type { Static } from 'typebox';
+import type { CurrentPlan, PushedPlan } from '../api/routes/plan.ts';
 import { messageOf, OperatorError } from '../errors.ts';
 import { diffPlans, type PlanDifference } from '../plans/diff.ts';
 import { type CataloguedEvent, type InferredFrom, inferPlan } from '../plans/infer.ts';
@@ -42,7 +44,7 @@ async function pushCommand(flags: Arguments, shell: Shell): Promise<number> {
     shell.err(`The server refused ${file}:\n${printableLines(messageIn(reply) ?? 'no reason given')}\n`);
     return 2;
   }
-  const pushed = successOf(server, reply).json as { version: number; is_new: boolean };
+  const { json: pushed } = successOf<Static<typeof PushedPlan>>(server, reply);
   if (flags.isJson) shell.out(`${JSON.stringify(pushed)}\n`);
   else if (pushed.is_new) shell.out(`Pushed ${file} as version ${pushed.version}. Servers use it within 2 seconds.\n`);
   else shell.out(`Nothing to do: the plan is the same already (version ${pushed.version}).\n`);
@@ -66,13 +68,13 @@ async function inferCommand(flags: Arguments, shell: Shell): Promise<number> {
   const server = await readServer(flags, shell);
   const { plan: current, version } = await currentPlan(server, undefined, shell);
   const known = new Set(Object.keys(current.events));
-  const catalogue = (await callApi(server, 'catalogue', { stop: shell.stop })).json as unknown as InferredFrom;
+  const { json: catalogue } = await callApi<InferredFrom>(server, 'catalogue', { stop: shell.stop });
   const events: CataloguedEvent[] = [];
   for (const { event_name: name } of catalogue.events) {
     if (known.has(name)) continue;
     // Not in the path, which cannot hold `.` and `..`.
     const path = `catalogue/_?event_name=${encodeURIComponent(name)}`;
-    events.push((await callApi(server, path, { stop: shell.stop })).json as unknown as CataloguedEvent);
+    events.push((await callApi<CataloguedEvent>(server, path, { stop: shell.stop })).json);
   }
   const text = indented(inferPlan({ ...catalogue, events }, version === 0 ? null : { ...current, version }));
   const reading = parsePlan(text);
@@ -160,7 +162,7 @@ async function currentPlan(
   const reply = await requestOnce(server, version === undefined ? 'plan' : `plan?version=${version}`, { stop });
   if (reply.status === 404)
     throw new OperatorError(`The server has no version ${version} of the plan; see GET /plan/versions.`);
-  const { plan, version: current } = successOf(server, reply).json as { plan: unknown; version: number };
+  const { plan, version: current } = successOf<Static<typeof CurrentPlan>>(server, reply).json;
   const reading = readPlan(plan);
   if (!reading.ok) {
     throw new OperatorError(`This Sluice cannot read the plan of the server:\n${describeMistakes(reading.mistakes)}`);

@@ -3,8 +3,9 @@
  * of them are not fixed yet; with one, the users. `sluice resubmit` fixes them.
  */
 
+import type { Static } from 'typebox';
+import type { RejectionPage, RejectionReasons } from '../api/routes/rejections.ts';
 import type { FlagsRead } from '../config/flags.ts';
-import type { JsonObject } from '../validation/shape.ts';
 import { readArguments } from './arguments.ts';
 import { isoTime, localTime, readMoment } from './local-time.ts';
 import { callApi, readServer, type Server } from './server.ts';
@@ -21,6 +22,7 @@ const FILTERS = [
 export const FILTER_FLAGS = [...FILTERS.map(([flag]) => flag), 'from', 'to'];
 
 type Filter = Readonly<Record<string, string>>;
+type Page = Static<typeof RejectionPage>;
 
 export async function runRejections(args: readonly string[], shell: Shell): Promise<number> {
   const flags = readArguments('rejections', args);
@@ -49,15 +51,15 @@ export function readRejectionFilter(flags: FlagsRead, now: number): Filter {
 
 async function listReasons(server: Server, filter: Filter, isJson: boolean, shell: Shell): Promise<void> {
   const path = `rejections/reasons?${new URLSearchParams(filter).toString()}`;
-  const { json, text } = await callApi(server, path, { stop: shell.stop });
+  const { json, text } = await callApi<Static<typeof RejectionReasons>>(server, path, { stop: shell.stop });
   if (isJson) return shell.out(`${text}\n`);
-  const reasons = json.reasons as readonly JsonObject[];
+  const { reasons } = json;
   if (reasons.length === 0) return shell.out('No user was rejected.\n');
   const rows = reasons.map(({ reason, users, resubmitted, last_at: lastAt }) => [
-    String(Number(users) - Number(resubmitted)),
+    String(users - resubmitted),
     String(users),
-    localTime(Date.parse(String(lastAt))),
-    String(reason),
+    localTime(Date.parse(lastAt)),
+    reason,
   ]);
   shell.out(`${renderTable(['to fix', 'rejected', 'last', 'reason'], rows)}\n`);
   shell.out('\nThe users of one reason: sluice rejections --reason REASON\n');
@@ -66,29 +68,29 @@ async function listReasons(server: Server, filter: Filter, isJson: boolean, shel
 async function listUsers(server: Server, filter: Filter, isAll: boolean, isJson: boolean, shell: Shell): Promise<void> {
   const query = new URLSearchParams({ ...filter, ...(!isAll && { resubmitted: 'false' }), limit: String(SHOWN_MAX) });
   if (isJson) return everyUser(server, query, shell);
-  const { json } = await callApi(server, `rejections?${query.toString()}`, { stop: shell.stop });
-  const rejections = json.rejections as readonly JsonObject[];
+  const { json } = await callApi<Page>(server, `rejections?${query.toString()}`, { stop: shell.stop });
+  const { rejections } = json;
   if (rejections.length === 0) return shell.out('No rejected user matches.\n');
   const rows = rejections.map((rejection) => [
-    String(rejection.id),
-    localTime(Date.parse(String(rejection.received_at))),
-    (rejection.event_names as readonly string[]).join(', ') || '–',
+    rejection.id,
+    localTime(Date.parse(rejection.received_at)),
+    rejection.event_names.join(', ') || '–',
     stateOf(rejection),
   ]);
   shell.out(`${renderTable(['id', 'received', 'events', 'reason'], rows)}\n`);
   if (json.next_cursor !== null) shell.out(`\nThese are the newest ${SHOWN_MAX}; --json prints all.\n`);
 }
 
-function stateOf({ resubmitted_at: at, accepted_by: retry, message }: JsonObject): string {
-  if (at === null) return String(message);
-  return typeof retry === 'string' ? `accepted in the retry ${retry}` : 'resubmitted';
+function stateOf({ resubmitted_at: at, accepted_by: retry, message }: Page['rejections'][number]): string {
+  if (at === null) return message;
+  return retry === null ? 'resubmitted' : `accepted in the retry ${retry}`;
 }
 
 /** One line each, with the payload. */
 async function everyUser(server: Server, query: URLSearchParams, shell: Shell): Promise<void> {
   query.set('limit', '500');
   for (;;) {
-    const page = await callApi(server, `rejections?${query.toString()}`, { stop: shell.stop }).catch(
+    const page = await callApi<Page>(server, `rejections?${query.toString()}`, { stop: shell.stop }).catch(
       (error: unknown) => {
         // The reader of the lines may be gone, as in `… | head`.
         if (!shell.stop.aborted) throw error;
@@ -96,9 +98,9 @@ async function everyUser(server: Server, query: URLSearchParams, shell: Shell): 
     );
     if (page === undefined) return;
     const { json } = page;
-    for (const rejection of json.rejections as readonly JsonObject[]) shell.out(`${JSON.stringify(rejection)}\n`);
+    for (const rejection of json.rejections) shell.out(`${JSON.stringify(rejection)}\n`);
     await shell.drained();
-    if (typeof json.next_cursor !== 'string' || shell.stop.aborted) return;
+    if (json.next_cursor === null || shell.stop.aborted) return;
     query.set('cursor', json.next_cursor);
   }
 }

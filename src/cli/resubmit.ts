@@ -5,10 +5,9 @@
 
 import { readFileSync } from 'node:fs';
 import type { Static } from 'typebox';
-import type { Job } from '../api/routes/jobs.ts';
-import type { ResubmitPreview } from '../api/routes/resubmit.ts';
+import type { Job as JobSchema } from '../api/routes/jobs.ts';
+import type { Resubmitted } from '../api/routes/resubmit.ts';
 import { describeJsonError } from '../json/error.ts';
-import type { JsonObject } from '../validation/shape.ts';
 import { readArguments } from './arguments.ts';
 import { FILTER_FLAGS, readRejectionFilter } from './rejections.ts';
 import { callApi, messageIn, readServer, requestOnce, type Server, successOf } from './server.ts';
@@ -23,7 +22,11 @@ const SOME_REJECTED = 2;
 const INVALID = 400;
 const FLAGS_OF_MANY = new Set(['patch', 'dry-run', ...FILTER_FLAGS]);
 
-type Preview = Static<typeof ResubmitPreview>;
+type Job = Static<typeof JobSchema>;
+type Preview = NonNullable<Static<typeof Resubmitted>['preview']>;
+
+/** What the calls that make a job respond with, as far as it is used. */
+export type NewJob = Pick<Job, 'id'>;
 
 export async function runResubmit(args: readonly string[], shell: Shell): Promise<number> {
   const flags = readArguments('resubmit', args);
@@ -48,13 +51,13 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
   if (id !== undefined) return resubmitOne(server, id, given, flags.isJson, shell);
   const isDryRun = flags.switches.has('dry-run');
   const body = `{"filter":${JSON.stringify(filter)},"patch":${given},"dry_run":${isDryRun}}`;
-  const { json, text } = await callApi(server, 'rejections/resubmit', { method: 'POST', body, stop: shell.stop });
-  if (isDryRun) {
-    const preview = json.preview as Preview;
-    shell.out(flags.isJson ? `${text}\n` : describePreview(preview));
-    return preview.still_rejected + preview.cut === 0 ? ACCEPTED : SOME_REJECTED;
-  }
-  return reportJob(server, json.job as JsonObject, flags.isJson, shell);
+  const call = { method: 'POST', body, stop: shell.stop } as const;
+  const { json, text } = await callApi<Static<typeof Resubmitted>>(server, 'rejections/resubmit', call);
+  const { preview, job } = json;
+  if (job !== null) return reportJob(server, job, flags.isJson, shell);
+  if (preview === null) throw new Error('the server responds with neither a job nor a preview');
+  shell.out(flags.isJson ? `${text}\n` : describePreview(preview));
+  return preview.still_rejected + preview.cut === 0 ? ACCEPTED : SOME_REJECTED;
 }
 
 async function resubmitOne(server: Server, id: string, user: string, isJson: boolean, shell: Shell): Promise<number> {
@@ -65,7 +68,7 @@ async function resubmitOne(server: Server, id: string, user: string, isJson: boo
     shell.err(`Still rejected: ${printable(message)}\n`);
     return SOME_REJECTED;
   }
-  return reportJob(server, successOf(server, reply).json, isJson, shell);
+  return reportJob(server, successOf<NewJob>(server, reply).json, isJson, shell);
 }
 
 /** The text of one JSON value, as it is: numbers keep their digits. Empty where there is none. */
@@ -126,11 +129,10 @@ function describeEffects({ effects, users }: Preview): string[] {
 }
 
 /** Waits until the job is done or stopped, or the command is; gives the exit code. Also for `sluice dead-letters`. */
-export async function reportJob(server: Server, { id }: JsonObject, isJson: boolean, shell: Shell): Promise<number> {
+export async function reportJob(server: Server, { id }: NewJob, isJson: boolean, shell: Shell): Promise<number> {
   let shown = '';
   for (;;) {
-    const { json, text } = await callApi(server, `jobs/${String(id)}`, { stop: shell.stop });
-    const job = json as unknown as Static<typeof Job>;
+    const { json: job, text } = await callApi<Job>(server, `jobs/${id}`, { stop: shell.stop });
     const seen = `${job.matched - job.left} of ${job.matched}`;
     if (shell.errTerminal.isTty && seen !== shown) shell.err(`\r${seen} `);
     shown = seen;
@@ -155,7 +157,7 @@ const OUTCOMES = [
   ['gone', 'were gone before the job reached them'],
 ] as const;
 
-function describeJob(job: Static<typeof Job>): string {
+function describeJob(job: Job): string {
   const lines = [`Job ${job.id}: ${job.status}`];
   for (const [name, words] of OUTCOMES) if (job[name] > 0) lines.push(`  ${job[name]} ${words}`);
   if (job.problems.length > 0) {

@@ -144,21 +144,23 @@ export async function requestOnce(server: Server, path: string, call: Call = {})
   });
 }
 
-/** The same for what has to succeed. */
-export async function callApi(server: Server, path: string, call?: Call): Promise<Success> {
-  return successOf(server, await requestOnce(server, path, call));
+/** The same for what has to succeed. `Body` is what the API says of the response (`Static` of its schema). */
+export async function callApi<Body = JsonObject>(server: Server, path: string, call?: Call): Promise<Success<Body>> {
+  return successOf<Body>(server, await requestOnce(server, path, call));
 }
 
-type Success = Reply & { readonly json: JsonObject };
+interface Success<Body> extends Omit<Reply, 'json'> {
+  readonly json: Body;
+}
 
-export function successOf(server: Server, reply: Reply): Success {
+export function successOf<Body = JsonObject>(server: Server, reply: Reply): Success<Body> {
   const { status, json } = reply;
-  if (status >= 200 && status < 300 && json !== undefined) return { ...reply, json };
+  if (status >= 200 && status < 300 && json !== undefined) return { ...reply, json: json as Body };
   throw new OperatorError(refusalText(server, reply));
 }
 
 /** Also for a success whose body is another one than the API has. */
-export function notSluiceText({ url }: Server, { status }: Reply): string {
+export function notSluiceText({ url }: Server, { status }: Pick<Reply, 'status'>): string {
   return `${url.origin} does not respond like Sluice (${status}). Is --url right?`;
 }
 

@@ -9,7 +9,6 @@ import { setTimeout } from 'node:timers/promises';
 import type { Config, Env } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import type { KeyStore } from '../keys.ts';
-import type { MemberStore } from '../members.ts';
 import { SQLITE, sqliteCodeOf } from '../runtime/sqlite-errors.ts';
 import type { Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
@@ -28,7 +27,6 @@ interface Stores {
   readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
   /** Makes what is not there yet, but for keys that a data folder has lost. */
   readonly openKeyStore: (config: Config) => Promise<KeyStore>;
-  readonly openMemberStore: (config: Config) => Promise<MemberStore>;
   /** Replaces those that a data folder has lost. */
   readonly replaceLostKeys: (config: Config, now: number) => Promise<KeyStore>;
   /** The address of the server that runs on the data folder; undefined when none does. */

@@ -14,23 +14,15 @@ import { ERRORS } from '../errors.ts';
 import type { ApiKey } from '../keys.ts';
 import type { LogEntry } from '../log.ts';
 import { isRetryable } from '../runtime/unavailable.ts';
-import type { Prediction } from '../store.ts';
 import { Ingest } from './ingest.ts';
 import type { Envelope } from './request-headers.ts';
-import type { Exchange, IntakeParts } from './request-intake.ts';
+import type { Exchange } from './request-intake.ts';
 import { acceptedBody, failureBody, send } from './responses.ts';
 import type { BodyResult, ValidatedBody } from './validate-body.ts';
 
 const FIND_VIOLATIONS = { kind: 'findViolations' } as const;
 
-/** What the processor would make of a request, if it were appended now. */
-export type Predict = (entry: LogEntry) => Promise<Prediction>;
-
-export interface CheckIntakeParts extends IntakeParts {
-  readonly predict: Predict;
-}
-
-export class CheckIntake extends Ingest<CheckIntakeParts> {
+export class CheckIntake extends Ingest {
   protected override countOverLimit(): void {
     // A dry run counts nowhere.
   }

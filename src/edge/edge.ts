@@ -18,23 +18,22 @@ import { OpenPlans } from '../keys/open-plans.ts';
 import type { LogAppender } from '../log.ts';
 import { type CounterIndex, METRIC, metricsWriter, renderMetrics } from '../telemetry/metrics.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
-import type { MemberStore } from '../members.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { PlanStore } from '../plans.ts';
 import { UNUSABLE_PLAN } from '../plans/unusable-plan.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
-import { CheckIntake, type CheckIntakeParts, type Predict } from './check-intake.ts';
+import { CheckIntake } from './check-intake.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { RateLimits } from './rate-limits.ts';
 import { type Logger, OutageLog, RateLimitedLogger } from '../telemetry/logger.ts';
 import { isStopping, outageReporter, type ReadinessParts, readinessOf, type ServerStatus } from './readiness.ts';
 import { isForeignOrigin } from './request-headers.ts';
-import type { IntakeParts } from './request-intake.ts';
+import type { IntakeParts, Predict } from './request-intake.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { KeyUsageTracker } from './key-usage.ts';
-import { SegmentIntake, type SegmentIntakeParts } from './segment-intake.ts';
+import { SegmentIntake } from './segment-intake.ts';
 import { createTraceIds } from './trace-id.ts';
 import { LargeBodyValidator } from './validate-body.ts';
 
@@ -52,7 +51,7 @@ export interface EdgeParts
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   /** Null where the API is not served. Its calls never block the thread. */
-  readonly reading: Reading | null;
+  readonly reading: Store | null;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number };
   readonly logger: Logger;
   readonly version: string;
@@ -63,12 +62,6 @@ export interface EdgeParts
   readonly handOverUsage: (keyUsage: KeyUsage[]) => void;
   /** Called when the edge could serve: resolves once the port is free. */
   readonly mayListen: () => Promise<void>;
-}
-
-export interface Reading {
-  readonly store: Store;
-  readonly members: MemberStore;
-  readonly keyStore: KeyStore;
 }
 
 const GAUGE_INTERVAL_MS = 1_000;
@@ -149,12 +142,13 @@ export async function startEdge(parts: EdgeParts, port: number) {
     },
   };
   const app =
-    reading === null || keys === null
+    reading === null || keyStore === null || keys === null
       ? buildOperatorApp(operatorParts)
       : buildApp({
           ...parts,
           ...operatorParts,
-          ...reading,
+          store: reading,
+          keyStore,
           metricsBuffer: parts.metrics.buffer,
           stopping: stopping.signal,
           onRead: () => readOutage.worked(),
@@ -187,22 +181,21 @@ export async function startEdge(parts: EdgeParts, port: number) {
       clearInterval(waitingTimer);
       keyUsage.close();
       await log?.close();
-      await reading?.store.close();
+      await reading?.close();
       await keyStore?.close();
-      await reading?.members.close();
     },
   };
 }
 
 function makeIngest(
   parts: EdgeParts,
-  shared: Pick<CheckIntakeParts, 'log' | 'predict' | 'keys' | 'keyUsage' | 'metrics' | 'logger' | 'newTraceId'>,
+  shared: Pick<IntakeParts, 'log' | 'predict' | 'keys' | 'keyUsage' | 'metrics' | 'logger' | 'newTraceId'>,
   planStore: PlanStore,
 ) {
   const { config, status, now, receiptTime } = parts;
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
   const largeBodies = new LargeBodyValidator();
-  const intakeParts: CheckIntakeParts & SegmentIntakeParts = {
+  const intakeParts: IntakeParts = {
     ...shared,
     plans: new OpenPlans(planStore, (reason) => shared.logger.error({ reason }, UNUSABLE_PLAN)),
     rateLimits: new RateLimits(parts.rateLimitBuffer, config.edgeServers),

@@ -7,13 +7,13 @@
 import type { ApiKey } from '../keys.ts';
 import type { Rejection } from '../model.ts';
 import { type Envelope, envelopeOf, keyOf } from './request-headers.ts';
-import { type Exchange, type IntakeParts, RequestIntake } from './request-intake.ts';
+import { type Exchange, RequestIntake } from './request-intake.ts';
 import { acceptedBody, type Failure, send, sendFailure, sendPreflight } from './responses.ts';
 import type { ValidatedBody } from './validate-body.ts';
 
 const VALIDATE = { kind: 'validate' } as const;
 
-export class Ingest<Parts extends IntakeParts = IntakeParts> extends RequestIntake<Rejection, Parts> {
+export class Ingest extends RequestIntake<Rejection> {
   protected override readonly unavailableCode = 'unavailable';
   protected override readonly overLimitCode = 'unavailable';
 

@@ -9,12 +9,14 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type ErrorCode, ERRORS, messageWithCause } from '../errors.ts';
+import type { MatchOptions } from '../identity/match-keys.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
 import type { ApiKey, KeyVolume } from '../keys.ts';
 import type { OpenPlans } from '../keys/open-plans.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../log.ts';
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
 import type { CompiledPlan } from '../plans/compiled-plan.ts';
+import type { Prediction } from '../store.ts';
 import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
 import type { RateLimitedLogger } from '../telemetry/logger.ts';
 import type { InFlight, Reservation } from './admission.ts';
@@ -31,8 +33,13 @@ import {
   VALIDATOR_THREAD_BYTES_MIN,
 } from './validate-body.ts';
 
+/** What the processor would make of a request, if it were appended now. */
+export type Predict = (entry: LogEntry) => Promise<Prediction>;
+
+/** What all intakes are made of; each uses what it needs. */
 export interface IntakeParts {
   readonly log: LogAppender;
+  readonly predict: Predict;
   readonly keys: KeyCache;
   readonly keyUsage: KeyUsageTracker;
   readonly plans: OpenPlans;
@@ -42,6 +49,9 @@ export interface IntakeParts {
   readonly metrics: MetricsWriter;
   readonly logger: RateLimitedLogger;
   readonly environment: 'any' | Environment;
+  readonly matchOptions: MatchOptions;
+  /** SLUICE_PUBLIC_URL; empty when it is not known. */
+  readonly publicUrl: string;
   /** The wall clock, for keys and sessions. */
   readonly now: () => number;
   /** The clock that never goes back (`clock/clock.ts`), for what is stored. */
@@ -71,14 +81,14 @@ export interface Exchange {
 type Content = Omit<LogEntry, 'traceId' | 'tenantId' | 'receivedAt' | 'keyId' | 'keyKind'>;
 
 /** `Item`: what an error response lists for each invalid user or message. */
-export abstract class RequestIntake<Item, Parts extends IntakeParts = IntakeParts> {
-  protected readonly parts: Parts;
+export abstract class RequestIntake<Item> {
+  protected readonly parts: IntakeParts;
   protected abstract readonly unavailableCode: ErrorCode;
   protected abstract readonly overLimitCode: ErrorCode;
   /** For a key that was sent, and may not be used here. */
   protected readonly invalidKey: Failure<Item> = { code: 'unauthorized' };
 
-  constructor(parts: Parts) {
+  constructor(parts: IntakeParts) {
     this.parts = parts;
   }
 

@@ -9,21 +9,15 @@
 
 import type { ServerResponse } from 'node:http';
 import { ERRORS, type ErrorCode } from '../errors.ts';
-import type { MatchOptions } from '../identity/match-keys.ts';
 import type { Conversion, ConvertedRequest, MessageError } from '../intake/segment.ts';
 import { MESSAGE_TYPES, type MessageType } from '../intake/segment-message.ts';
 import type { ApiKey } from '../keys.ts';
 import { LIMITS } from '../model.ts';
 import { envelopeOfAnyType, segmentKeyOf } from './request-headers.ts';
-import { type Exchange, type IntakeParts, RequestIntake } from './request-intake.ts';
+import { type Exchange, RequestIntake } from './request-intake.ts';
 import { type Failure, limitUnwantedBody, retryAfter, send, sendPreflight } from './responses.ts';
 
-export interface SegmentIntakeParts extends IntakeParts {
-  readonly matchOptions: MatchOptions;
-  readonly publicUrl: string;
-}
-
-export class SegmentIntake extends RequestIntake<MessageError, SegmentIntakeParts> {
+export class SegmentIntake extends RequestIntake<MessageError> {
   protected override readonly unavailableCode = 'overloaded';
   protected override readonly overLimitCode = 'rate_limited';
   protected override readonly invalidKey = INVALID_KEY;

@@ -10,13 +10,13 @@ import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import { logFolderOf } from '../data-folder/files.ts';
-import type { Predict } from '../edge/check-intake.ts';
-import type { EdgeParts, Reading } from '../edge/edge.ts';
+import type { EdgeParts } from '../edge/edge.ts';
+import type { Predict } from '../edge/request-intake.ts';
 import { messageOf, OperatorError } from '../errors.ts';
 import type { LogAppender, LogReader } from '../log.ts';
 import { watchBacklog } from '../log/backlog.ts';
 import { isHarmless, missingRecordsText } from '../log/continuity.ts';
-import { NO_HOURS, type Predictions } from '../store.ts';
+import { NO_HOURS, type Predictions, type Store } from '../store.ts';
 import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { createLogger, OutageLog } from '../telemetry/logger.ts';
 import { withPendingRecords } from '../views/reading.ts';
@@ -29,8 +29,6 @@ import {
   openKeyStore,
   openKeyStoreIn,
   openLogReader,
-  openMemberStore,
-  openMemberStoreIn,
   openStoreIn,
   useAndClose,
 } from './opening.ts';
@@ -117,20 +115,18 @@ interface OpenedEdge {
 /** Everything in the data folder; the store is read in its own thread, since SQLite blocks. */
 async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
   const { config } = setup;
-  const [log, { openSqliteStoreClient }, keyStore, members] = await Promise.all([
+  const [log, { openSqliteStoreClient }, keyStore] = await Promise.all([
     openLocalLog(setup, async () => setup.processed, onFatal),
     import('../backends/embedded/store/client.ts'),
     openKeyStore(config),
-    openMemberStore(config),
   ]);
   const store = openSqliteStoreClient({
     dataFolder: config.dataFolder,
     matchOptions: matchOptionsOf(config),
     writeLockRequest: setup.writeLockRequest,
   });
-  const reading = { store, members, keyStore };
   const receiving = { log, predict: await predictOn(store, config) };
-  const parts = { receiving, keyStore, reading, storeProblem: () => null };
+  const parts = { receiving, keyStore, reading: store, storeProblem: () => null };
   return { parts, stop: () => undefined, close: async () => undefined };
 }
 
@@ -154,13 +150,9 @@ async function openShared(setup: EdgeSetup, onFatal: (message: string) => void):
   // The appender has already checked the topic; one warning is enough.
   const warn = log === null ? warner(config, role) : () => undefined;
   const logReader = needsKeys ? await untilReachable(() => openLogReader(config, warn), outage) : undefined;
-  let reading: Reading | null = null;
-  if (servesApi(role) && keyStore !== null && logReader !== undefined) {
-    const [store, members] = [await readStore(database, config, logReader), await openMemberStoreIn(database.share())];
-    reading = { store, members, keyStore };
-  }
+  const reading = servesApi(role) && logReader !== undefined ? await readStore(database, config, logReader) : null;
   const predicting =
-    log === null || logReader === undefined ? null : (reading?.store ?? (await readStore(database, config, logReader)));
+    log === null || logReader === undefined ? null : (reading ?? (await readStore(database, config, logReader)));
   const backlog = logReader && (await watchSharedBacklog(setup, database, logReader, onFatal));
   const watch = servesIngest(role) ? undefined : await watchDatabase(config, check);
   return {
@@ -229,7 +221,7 @@ async function watchDatabase(config: Config, check: InstallationCheck | undefine
   };
 }
 
-async function readStore(database: Database, config: Config, log: LogReader): Promise<Reading['store']> {
+async function readStore(database: Database, config: Config, log: LogReader): Promise<Store> {
   return withPendingRecords(await openStoreIn(database.share(), config, () => log.name), log);
 }
 

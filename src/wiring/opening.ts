@@ -18,7 +18,6 @@ import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
 import { OperatorError } from '../errors.ts';
 import type { KeyStore } from '../keys.ts';
 import type { LogReader } from '../log.ts';
-import type { MemberStore } from '../members.ts';
 import {
   problemOfLostMarker,
   problemOfOtherDatabase,
@@ -68,16 +67,6 @@ export async function replaceLostKeys({ dataFolder, storeUrl }: Config, now: num
   refuseUnusableFolder({ dataFolder });
   const lostAccounts = await import('../backends/embedded/lost-accounts.ts');
   return lostAccounts.replaceLostKeys(dataFolder, now);
-}
-
-export async function openMemberStore(config: Config): Promise<MemberStore> {
-  if (config.storeUrl === '') {
-    refuseUnusableFolder(config);
-    refuseLostKeys(config.dataFolder);
-    const { openSqliteMemberStore } = await import('../backends/embedded/keys.ts');
-    return openSqliteMemberStore(keyFileOf(config.dataFolder));
-  }
-  return openMemberStoreIn(await openDatabase(config, 'members', FEW_CONNECTIONS));
 }
 
 /**
@@ -290,11 +279,6 @@ export async function useAndClose<T>(opened: { close(): Promise<void> }, work: (
 export async function openKeyStoreIn(pool: Database): Promise<KeyStore> {
   const { openPostgresKeyStore } = await import('../backends/postgres/keys.ts');
   return openPostgresKeyStore(pool);
-}
-
-export async function openMemberStoreIn(pool: Database): Promise<MemberStore> {
-  const { openPostgresMemberStore } = await import('../backends/postgres/keys.ts');
-  return openPostgresMemberStore(pool);
 }
 
 /** Without what is still in the log. */

@@ -13,9 +13,8 @@ import { logFolderOf, serverUrlFileOf } from '../data-folder/files.ts';
 import { DatabaseStart } from './late-start.ts';
 import { OperatorError } from '../errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import type { MemberStore } from '../members.ts';
 import { refuseMigratedFolder, refuseUnmigratedFolder } from '../migration/marker.ts';
-import { connectLater, DatabaseUnreachableError, openKeyStore, openKeyStoreIn, openMemberStore } from './opening.ts';
+import { connectLater, openKeyStore, openKeyStoreIn } from './opening.ts';
 import { prepareDataFolder } from './start-checks.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import { connectionsMaxOf, openFilesMax } from '../runtime/open-files.ts';
@@ -160,17 +159,12 @@ async function announce(config: Config, port: number, keyStore: KeyStore | null,
     announceAddress({ config, port, out }, `with the role ${config.role}`);
     return;
   }
-  let members: MemberStore | undefined;
   try {
-    members = await openMemberStore(config);
-    await announceStart({ config, port, keyStore, members, now: Date.now(), out });
+    await announceStart({ config, port, keyStore, now: Date.now(), out });
   } catch (error) {
     // The server is running, and recovers with its database; there is "sluice invite" for the link.
-    const isTemporary = isUnavailable(error) || error instanceof DatabaseUnreachableError;
-    if (config.storeUrl === '' || !isTemporary) throw error;
+    if (config.storeUrl === '' || !isUnavailable(error)) throw error;
     logger.warn({ reason: error.message }, 'could not check whether an account exists');
-  } finally {
-    await members?.close();
   }
 }
 

@@ -3,7 +3,6 @@ import { suite, type TestContext, test } from 'node:test';
 import { ACTIVE_KEYS_MAX } from '../../src/api/routes/keys.ts';
 import { createKey } from '../../src/keys/manage.ts';
 import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
-import type { KeyStore, NewKey } from '../../src/keys.ts';
 import { DAY_MS } from '../../src/model.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { type BrowserResponse, NOW, startMemberApp } from './member-app.ts';
@@ -311,15 +310,8 @@ suite('Rolling a key', () => {
   });
 
   test('when the old one cannot be changed it stays as it is: never gone without another', async (t) => {
-    let real: KeyStore | undefined;
-    const broken = {
-      list: (accountId?: string) => real?.list(accountId),
-      create: (key: NewKey) => real?.create(key),
-      volumes: () => Promise.resolve(new Map()),
-      expire: () => Promise.reject(new StoreUnavailableError('the disk is gone')),
-    } as unknown as KeyStore;
-    const running = await start(t, { keyStore: broken });
-    real = running.keyStore;
+    const running = await start(t);
+    t.mock.method(running.keyStore, 'expire', () => Promise.reject(new StoreUnavailableError('the disk is gone')));
     const { row } = await running.make();
     const response = await running.ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
     assert.equal(response.status, 503);
@@ -378,10 +370,8 @@ suite('Who may do it', () => {
   });
 
   test('a key store that cannot be read is 503, without details', async (t) => {
-    const failing = {
-      list: () => Promise.reject(new StoreUnavailableError('SQLITE_IOERR secret detail')),
-    } as unknown as KeyStore;
-    const { ask } = await start(t, { keyStore: failing });
+    const { ask, keyStore } = await start(t);
+    t.mock.method(keyStore, 'list', () => Promise.reject(new StoreUnavailableError('SQLITE_IOERR secret detail')));
     const { status, text } = await ask('GET', '/keys');
     assert.equal(status, 503);
     assert.ok(!text.includes('detail'));

@@ -7,7 +7,6 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { FastifyInstance } from 'fastify';
-import { openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
 import { KeyCache } from '../../src/keys/cache.ts';
 import { newAccount } from '../../src/keys/manage.ts';
 import type { Member, MemberStore } from '../../src/members.ts';
@@ -65,9 +64,8 @@ export interface MemberApp {
 }
 
 export async function startMemberApp(context: TestContext, options: StartOptions = {}): Promise<MemberApp> {
-  const { store: keyStore, file } = await temporaryKeyStore(context);
-  const members = openSqliteMemberStore(file);
-  context.after(() => members.close());
+  const { store: keyStore } = await temporaryKeyStore(context);
+  const { members } = options.keyStore ?? keyStore;
   const clock = { now: NOW };
   const accountId = async (account = 'own'): Promise<string> =>
     (await keyStore.ensureAccount(newAccount(account, NOW))).id;
@@ -76,7 +74,6 @@ export async function startMemberApp(context: TestContext, options: StartOptions
     store,
     keys: new KeyCache(keyStore),
     keyStore,
-    members,
     now: () => clock.now,
     ...options,
   });

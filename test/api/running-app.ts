@@ -8,7 +8,6 @@ import { buildApp } from '../../src/api/app.ts';
 import type { ApiParts } from '../../src/api/parts.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { KeyCache } from '../../src/keys/cache.ts';
-import type { MemberStore } from '../../src/members.ts';
 import { allocateMetrics } from '../../src/telemetry/metrics.ts';
 import type { KeyStore } from '../../src/keys.ts';
 import type { Store } from '../../src/store.ts';
@@ -37,10 +36,11 @@ export interface StartOptions extends Partial<ApiParts> {
   readonly prepare?: (app: FastifyInstance) => void;
 }
 
-/** Every method of it rejects as a store does that cannot be read. */
-export function brokenStore(): Store & KeyStore & MemberStore {
+/** Every method of it, and of the stores in it, rejects as a store does that cannot be read. */
+export function brokenStore(): Store & KeyStore {
   const reject = (): Promise<never> => Promise.reject(new StoreUnavailableError('the disk is gone'));
-  return new Proxy({} as Store & KeyStore & MemberStore, { get: (_, name) => (name === 'watch' ? undefined : reject) });
+  const broken: object = new Proxy(reject, { get: (_, name) => (name === 'watch' ? undefined : broken) });
+  return broken as Store & KeyStore;
 }
 
 export async function startApp(context: Pick<TestContext, 'after'>, options: StartOptions = {}): Promise<RunningApp> {
@@ -62,7 +62,6 @@ export async function startApp(context: Pick<TestContext, 'after'>, options: Sta
     onRead: () => {},
     store: brokenStore(),
     keys: new KeyCache(brokenStore()),
-    members: brokenStore(),
     keyStore: brokenStore(),
     ...loadConfig({ env: {}, args: [] }),
     startWarnings: () => [],

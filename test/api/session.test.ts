@@ -147,7 +147,7 @@ suite('Signing in', () => {
   test('is 503 while members cannot be read', async (t) => {
     const reported: string[] = [];
     const { ask } = await startMemberApp(t, {
-      members: brokenStore(),
+      keyStore: brokenStore(),
       onUnavailable: ({ name }) => reported.push(name),
     });
     const cookie = `sluice_session=${'A'.repeat(43)}`;

@@ -75,7 +75,7 @@ suite('Who guesses', () => {
     const another = { 'x-forwarded-for': '192.0.2.77' };
     assert.equal((await guess(running, 'x@example.com', PASSWORD, another)).status, 429);
 
-    const behind = await startMemberApp(t, { ...BEHIND_PROXY, members: running.members });
+    const behind = await startMemberApp(t, { ...BEHIND_PROXY, keyStore: running.keyStore });
     for (let n = 0; n < 20; n++) {
       const victim = { 'x-forwarded-for': `198.51.100.9, 203.0.113.7` };
       assert.equal((await guess(behind, `${n}@elsewhere.example`, PASSWORD, victim)).status, 401);
@@ -100,7 +100,7 @@ suite('Who guesses', () => {
 
   test('is slowed over another edge as well, since the counts are kept', async (t) => {
     const running = await startMemberApp(t);
-    const other = await startMemberApp(t, { members: running.members });
+    const other = await startMemberApp(t, { keyStore: running.keyStore });
     for (let n = 0; n < 5; n++) assert.equal((await guess(n % 2 === 0 ? running : other, EMAIL)).status, 401);
     assert.equal((await guess(running, EMAIL)).status, 429);
     assert.equal((await guess(other, EMAIL)).status, 429);

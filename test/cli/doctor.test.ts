@@ -607,7 +607,7 @@ test('a folder of which only the marker of a migration is left had a log, and th
     dataFolder: data,
     lockHolderOf,
     inspectLocalLog: async () => inspection,
-    findLogReader: async () => undefined,
+    log: async () => undefined,
   } as unknown as DoctorParts;
   const words = [...(await checkFolder(parts)), ...(await checkLog(parts))].map(({ message }) => message).join('\n');
   assert.doesNotMatch(words, /nothing of Sluice|none yet/);
@@ -642,14 +642,13 @@ test('backlog: of a log in Kafka messages are counted, of which a request has on
       headers: [0, 1, 2].filter((at) => at >= position).map((at) => ({ position: at, receivedAt: NOW })),
       next: 3,
     }),
-    close: async () => undefined,
   };
   const parts = {
     config: { storeUrl: 'postgres://db:5432/sluice', logUrl: 'kafka://b:9092/t' },
     isDeep: false,
     now: () => NOW,
     pause: async () => undefined,
-    findLogReader: async () => log,
+    log: async () => log,
     store: async () => ({ ledger: async () => ({ positions: new Map([[0, 0]]) }) }),
   } as unknown as DoctorParts;
   const [finding] = await checkBacklog(parts);

@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
-import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey } from '../../src/keys/manage.ts';
@@ -144,9 +144,8 @@ async function fillKeys(file: string): Promise<string> {
   const plan = { text: '{"unplanned_events":"warn","events":{}}', enforces: false, warns: true };
   const tenant = { accountId: accounts[0].id, environment: 'production' } as const;
   await keyStore.plans.push(tenant, { ...plan, createdAt: NOON, createdBy: ids[1] ?? '', basedOn: null });
-  await keyStore.close();
 
-  const members = openSqliteMemberStore(file);
+  const { members } = keyStore;
   const [own, other] = accounts;
   await join(members, own, { email: 'Ada@Example.com', passwordHash: 'argon2$ada' });
   const grace = await join(members, other, { email: 'grace@example.com', passwordHash: 'argon2$grace' });
@@ -157,6 +156,6 @@ async function fillKeys(file: string): Promise<string> {
     10,
   );
   await members.takeAttempt([new Uint8Array(32).fill(7)], NOON, () => ({ waitMs: 0, failures: [3] }));
-  await members.close();
+  await keyStore.close();
   return made[0] ?? '';
 }

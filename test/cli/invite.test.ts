@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { announceStart } from '../../src/cli/announce.ts';
 import { runInvite } from '../../src/cli/invite.ts';
 import { type Env, loadConfig } from '../../src/config/config.ts';
@@ -47,11 +47,11 @@ async function openShell(context: TestContext) {
     return error.message;
   };
   const withMembers = async <T>(work: (members: MemberStore) => Promise<T>): Promise<T> => {
-    const members = openSqliteMemberStore(file);
+    const keyStore = openSqliteKeyStore(file);
     try {
-      return await work(members);
+      return await work(keyStore.members);
     } finally {
-      await members.close();
+      await keyStore.close();
     }
   };
   /** As the page does it. */
@@ -69,7 +69,7 @@ async function openShell(context: TestContext) {
     const out = (text: string): void => {
       output += text;
     };
-    await withMembers((members) => announceStart({ config, port: 8_080, keyStore, members, now: NOW, out }));
+    await announceStart({ config, port: 8_080, keyStore, now: NOW, out });
     await keyStore.close();
     return output;
   };

@@ -91,7 +91,7 @@ export function acceptanceTests(withStore: WithStore): void {
       await store.createInvitation(made, 10);
       const results = await Promise.all(
         Array.from({ length: 20 }, (_, n) =>
-          (n % 2 === 0 ? store : other).acceptInvitation(acceptance(made, { email: `${n}@x.example` })),
+          (n % 2 === 0 ? store : other.members).acceptInvitation(acceptance(made, { email: `${n}@x.example` })),
         ),
       );
       await other.close();

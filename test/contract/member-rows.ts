@@ -2,17 +2,18 @@
 
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
+import type { KeyStore } from '../../src/keys.ts';
 import type { MemberStore, NewInvitation, NewSession } from '../../src/members.ts';
 import { HOUR_MS } from '../../src/model.ts';
 import { newToken } from '../../src/sign-in/token.ts';
 
 export interface OpenedMemberStore {
-  readonly store: MemberStore;
+  readonly keyStore: KeyStore;
   /** Two accounts, which are made elsewhere. */
   readonly accounts: readonly [Account, Account];
   /** The caller closes what it gets. */
-  readonly reopen: () => Promise<MemberStore>;
-  /** Closes `store` and removes its data. */
+  readonly reopen: () => Promise<KeyStore>;
+  /** Closes `keyStore` and removes its data. */
   readonly dispose: () => Promise<void>;
 }
 
@@ -22,7 +23,7 @@ export interface Account {
 }
 
 export type WithStore = (
-  work: (opened: OpenedMemberStore, context: TestContext) => Promise<void>,
+  work: (opened: OpenedMemberStore & { readonly store: MemberStore }, context: TestContext) => Promise<void>,
 ) => (context: TestContext) => Promise<void>;
 
 export const NOON = Date.UTC(2026, 10, 15, 12);

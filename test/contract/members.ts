@@ -16,7 +16,7 @@ export function memberStoreContract(name: string, open: () => Promise<OpenedMemb
   const withStore: WithStore = (work) => async (context) => {
     const opened = await open();
     context.after(() => opened.dispose());
-    await work(opened, context);
+    await work({ ...opened, store: opened.keyStore.members }, context);
   };
 
   describe(`the member store contract: ${name}`, () => {
@@ -218,7 +218,7 @@ function attemptsTests(withStore: WithStore): void {
       ]);
       const other = await reopen();
       assert.equal(await store.takeAttempt([one, two], NOON, allow), 0);
-      assert.equal(await other.takeAttempt([one], NOON + 5, allow), 0);
+      assert.equal(await other.members.takeAttempt([one], NOON + 5, allow), 0);
       await other.close();
       assert.deepEqual(await countsOf(store), [
         { failures: 2, lastAt: NOON + 5 },
@@ -261,19 +261,19 @@ function attemptsTests(withStore: WithStore): void {
 function storeTests(withStore: WithStore): void {
   test(
     'everything is still there after closing and opening again',
-    withStore(async ({ store, accounts: [own], reopen }) => {
+    withStore(async ({ store, keyStore, accounts: [own], reopen }) => {
       const member = await join(store, own, { email: 'a@example.com' });
-      await store.close();
+      await keyStore.close();
       const again = await reopen();
-      assert.equal((await again.findSession(member.session.tokenHash))?.member.id, member.id);
+      assert.equal((await again.members.findSession(member.session.tokenHash))?.member.id, member.id);
       await again.close();
     }),
   );
 
   test(
     'a closed store rejects as unavailable instead of saying that no one is signed in',
-    withStore(async ({ store }) => {
-      await store.close();
+    withStore(async ({ store, keyStore }) => {
+      await keyStore.close();
       const calls: (() => Promise<unknown>)[] = [
         () => store.findSession(newToken().tokenHash),
         () => store.findMember('a@example.com'),
@@ -281,7 +281,7 @@ function storeTests(withStore: WithStore): void {
         () => store.takeAttempt([newToken().tokenHash], NOON, () => ({ waitMs: 0, failures: [1] })),
       ];
       for (const call of calls) await assert.rejects(call(), { name: 'StoreUnavailableError' });
-      await store.close();
+      await keyStore.close();
     }),
   );
 }

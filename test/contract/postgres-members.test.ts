@@ -2,8 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
-import { openPostgresKeyStore, openPostgresMemberStore } from '../../src/backends/postgres/keys.ts';
+import { openPostgresKeyStore } from '../../src/backends/postgres/keys.ts';
 import { newAccount } from '../../src/keys/manage.ts';
+import type { KeyStore } from '../../src/keys.ts';
 import type { MemberStore } from '../../src/members.ts';
 import { newToken } from '../../src/sign-in/token.ts';
 import { lendDatabase } from '../backends/postgres/database.ts';
@@ -15,22 +16,22 @@ const NODES = 8;
 
 async function openStores() {
   const { pool, connect, giveBack } = await lendDatabase();
-  const keys = openPostgresKeyStore(pool.share());
-  const own: Account = await keys.ensureAccount(newAccount('acme', NOON));
-  const other: Account = await keys.ensureAccount(newAccount('bolt', NOON));
-  await keys.close();
-  const open = async (): Promise<MemberStore> => openPostgresMemberStore(await connect({ max: 2 }));
-  return { accounts: [own, other] as const, pool, open, giveBack };
+  const keyStore = openPostgresKeyStore(pool.share());
+  const own: Account = await keyStore.ensureAccount(newAccount('acme', NOON));
+  const other: Account = await keyStore.ensureAccount(newAccount('bolt', NOON));
+  const open = async (): Promise<KeyStore> => openPostgresKeyStore(await connect({ max: 2 }));
+  return { accounts: [own, other] as const, keyStore, open, giveBack };
 }
 
 /** Stores of as many nodes, on one database. */
 async function nodesFor(context: TestContext): Promise<{ account: Account; nodes: MemberStore[]; first: MemberStore }> {
-  const { accounts, open, giveBack } = await openStores();
-  const nodes = await Promise.all(Array.from({ length: NODES }, open));
+  const { accounts, keyStore, open, giveBack } = await openStores();
+  const opened = await Promise.all(Array.from({ length: NODES }, open));
   context.after(async () => {
-    await Promise.all(nodes.map((node) => node.close()));
+    await Promise.all([keyStore, ...opened].map((node) => node.close()));
     await giveBack();
   });
+  const nodes = opened.map(({ members }) => members);
   const [first] = nodes;
   assert.ok(first);
   return { account: accounts[0], nodes, first };
@@ -38,9 +39,8 @@ async function nodesFor(context: TestContext): Promise<{ account: Account; nodes
 
 suite('The member store on PostgreSQL', { skip: whyNoPostgres() }, () => {
   memberStoreContract('PostgreSQL', async () => {
-    const { accounts, pool, open, giveBack } = await openStores();
-    const store = openPostgresMemberStore(pool.share());
-    return { store, accounts, reopen: open, dispose: () => store.close().then(giveBack) };
+    const { accounts, keyStore, open, giveBack } = await openStores();
+    return { keyStore, accounts, reopen: open, dispose: () => keyStore.close().then(giveBack) };
   });
 
   test('an invitation that all nodes accept at one moment makes one member', async (context) => {

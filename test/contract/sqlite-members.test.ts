@@ -8,7 +8,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
-import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { newAccount } from '../../src/keys/manage.ts';
 import { acceptInvitation, invite } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';
@@ -20,17 +20,15 @@ const NOW = Date.UTC(2026, 10, 15);
 memberStoreContract('SQLite', async () => {
   const { folder, remove } = await temporaryFolder();
   const file = join(folder, 'keys.db');
-  const keys = openSqliteKeyStore(file);
-  const own = await keys.ensureAccount(newAccount('acme', NOW));
-  const other = await keys.ensureAccount(newAccount('bolt', NOW));
-  await keys.close();
-  const store = openSqliteMemberStore(file);
+  const keyStore = openSqliteKeyStore(file);
+  const own = await keyStore.ensureAccount(newAccount('acme', NOW));
+  const other = await keyStore.ensureAccount(newAccount('bolt', NOW));
   return {
-    store,
+    keyStore,
     accounts: [own, other],
-    reopen: async () => openSqliteMemberStore(file),
+    reopen: async () => openSqliteKeyStore(file),
     dispose: async () => {
-      await store.close();
+      await keyStore.close();
       await remove();
     },
   };
@@ -47,7 +45,7 @@ test('a file of an older, unreleased format is refused and left as it is', async
   older.exec('PRAGMA user_version = 3');
   older.close();
   const before = await readFile(file);
-  assert.throws(() => openSqliteMemberStore(file), /older version of Sluice, before 1\.0/);
+  assert.throws(() => openSqliteKeyStore(file), /older version of Sluice, before 1\.0/);
   assert.deepEqual(await readFile(file), before);
 });
 
@@ -55,10 +53,9 @@ test('the file holds neither passwords nor tokens', async (context) => {
   const { folder, remove } = await temporaryFolder();
   context.after(remove);
   const file = join(folder, 'keys.db');
-  const keys = openSqliteKeyStore(file);
-  const account = await keys.ensureAccount(newAccount('acme', NOW));
-  await keys.close();
-  const members = openSqliteMemberStore(file);
+  const keyStore = openSqliteKeyStore(file);
+  const account = await keyStore.ensureAccount(newAccount('acme', NOW));
+  const { members } = keyStore;
   const wish = { accountId: account.id, kind: 'first', email: null, member: null } as const;
   const invitation = await invite(members, wish, NOW);
   assert.ok(invitation);
@@ -71,7 +68,7 @@ test('the file holds neither passwords nor tokens', async (context) => {
     () => NOW,
   );
   assert.ok(accepted.outcome === 'signed in');
-  await members.close();
+  await keyStore.close();
   const content = await readFile(file, 'latin1');
   assert.ok(content.includes('ada@example.com'));
   for (const secret of [password, invitation.token, accepted.token, '203.0.113.7']) {

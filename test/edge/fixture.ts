@@ -6,7 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
-import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { createKey, newAccount } from '../../src/keys/manage.ts';
 import type { LogRecord } from '../../src/log.ts';
@@ -85,9 +85,8 @@ export async function makeSession(
   dataFolder: string,
   { account = 'default', email }: { account?: string; email: string },
 ): Promise<{ cookie: string; accountId: string }> {
-  const file = join(dataFolder, 'keys.db');
-  const keyStore = openSqliteKeyStore(file);
-  const members = openSqliteMemberStore(file);
+  const keyStore = openSqliteKeyStore(join(dataFolder, 'keys.db'));
+  const { members } = keyStore;
   try {
     const now = Date.now();
     const { id: accountId } = await keyStore.ensureAccount(newAccount(account, now));
@@ -107,7 +106,6 @@ export async function makeSession(
     if (typeof member === 'string') throw new Error(member);
     return { cookie: `sluice_session=${token}`, accountId };
   } finally {
-    await members.close();
     await keyStore.close();
   }
 }

@@ -57,7 +57,7 @@ const DeadLetterSchema = object('DeadLetter', 'A request, or a part of it, that 
   can_retry: flag('Whether its body is kept.'),
 });
 
-const DeadLetterPage = object('DeadLetterPage', 'Requests that could not be processed.', {
+export const DeadLetterPage = object('DeadLetterPage', 'Requests that could not be processed.', {
   dead_letters: list(DeadLetterSchema, 'Newest first, without those that a retry has stored.'),
   next_cursor: nextCursor,
 });

@@ -139,11 +139,11 @@ function unauthorisedCheck(parts: ApiParts, request: FastifyRequest): () => Prom
   };
 }
 
-async function isAuthorised({ keys, members, environment, now }: ApiParts, request: FastifyRequest): Promise<boolean> {
+async function isAuthorised({ keys, keyStore, environment, now }: ApiParts, request: FastifyRequest): Promise<boolean> {
   const at = now();
   if (request.session !== null) {
     // Not as a request is: an open page alone does not keep a session going.
-    const session = await members.findSession(request.session.tokenHash);
+    const session = await keyStore.members.findSession(request.session.tokenHash);
     return session !== undefined && session.expiresAt > at;
   }
   const key = BEARER.exec(request.headers.authorization ?? '')?.[1];

@@ -49,18 +49,19 @@ const CreatedInvitation = object('CreatedInvitation', 'An invitation. Sluice sen
 });
 
 export function registerMemberRoutes(app: FastifyInstance, parts: ApiParts): void {
+  const { members } = parts.keyStore;
   memberRoute(app, parts, 'GET /members', {
     operationId: 'listMembers',
     summary: 'Who may sign in',
     description: 'The members of the account, and the invitations that are open.',
     response: { description: 'Members.', body: MemberList },
     handler: async ({ member, now }) => {
-      const [members, invitations] = await Promise.all([
-        parts.members.members(member.accountId),
-        parts.members.invitations(member.accountId, now),
+      const [team, invitations] = await Promise.all([
+        members.members(member.accountId),
+        members.invitations(member.accountId, now),
       ]);
       return {
-        members: members.map((one) => rowJson(Member, { ...one, isYou: one.id === member.id })),
+        members: team.map((one) => rowJson(Member, { ...one, isYou: one.id === member.id })),
         invitations: invitations.map((one) => rowJson(Invitation, one)),
       };
     },
@@ -75,7 +76,7 @@ export function registerMemberRoutes(app: FastifyInstance, parts: ApiParts): voi
     errors: [409],
     handler: async ({ member, id }) => {
       if (id === member.id) throw new RefusedError('conflict', 'you cannot remove yourself; ask another member to');
-      return (await parts.members.removeMember(member.accountId, id)) ? undefined : null;
+      return (await members.removeMember(member.accountId, id)) ? undefined : null;
     },
   });
 
@@ -95,12 +96,12 @@ export function registerMemberRoutes(app: FastifyInstance, parts: ApiParts): voi
     description: 'The link no longer works.',
     params: ID_PARAMS,
     response: NO_CONTENT,
-    handler: async ({ member, id }) =>
-      (await parts.members.removeInvitation(member.accountId, id)) ? undefined : null,
+    handler: async ({ member, id }) => ((await members.removeInvitation(member.accountId, id)) ? undefined : null),
   });
 }
 
-async function inviteByEmail({ members, publicUrl }: ApiParts, { member, body, request, now }: MemberCall) {
+async function inviteByEmail({ keyStore, publicUrl }: ApiParts, { member, body, request, now }: MemberCall) {
+  const { members } = keyStore;
   const email = textMembers(body, ['email']).email.trim();
   const mistake = emailMistake(email);
   if (mistake !== undefined) throw new BadParameterError(mistake);

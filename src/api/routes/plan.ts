@@ -74,12 +74,12 @@ const versionFields = {
   created_by: orNull(text('The id of the key or member that pushed it.')),
 };
 
-const CurrentPlan = object('CurrentPlan', 'A tracking plan.', {
+export const CurrentPlan = object('CurrentPlan', 'A tracking plan.', {
   ...versionFields,
   plan: Type.Unknown({ description: 'The plan, as `PUT /plan` takes it.' }),
 });
 
-const PushedPlan = object('PushedPlan', 'The result of a push.', {
+export const PushedPlan = object('PushedPlan', 'The result of a push.', {
   ...versionFields,
   is_new: flag('False if the plan has not changed.'),
 });

@@ -54,7 +54,7 @@ const Rejection = object('Rejection', 'One invalid user.', {
   accepted_by: orNull(uuid('The trace_id of the retry in which it was accepted.')),
 });
 
-const RejectionPage = object('RejectionPage', 'Invalid users.', {
+export const RejectionPage = object('RejectionPage', 'Invalid users.', {
   rejections: list(Rejection, 'Newest first.'),
   next_cursor: nextCursor,
 });
@@ -68,7 +68,7 @@ const RejectionReason = object('RejectionReason', 'One reason, and how often it 
   userIndex,
 });
 
-const RejectionReasons = object('RejectionReasons', 'Why users were rejected, and how often.', {
+export const RejectionReasons = object('RejectionReasons', 'Why users were rejected, and how often.', {
   reasons: Type.Array(RejectionReason, { maxItems: REASONS_MAX, description: 'The most frequent first.' }),
 });
 

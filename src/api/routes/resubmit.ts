@@ -117,7 +117,7 @@ const Effects = object('ResubmitEffects', 'What the valid users of this response
   violations: count('Violations of the tracking plan that would be counted.'),
 });
 
-export const ResubmitPreview = object('ResubmitPreview', 'What would happen to rejected users.', {
+const ResubmitPreview = object('ResubmitPreview', 'What would happen to rejected users.', {
   matched: count('All that match and were not resubmitted yet.'),
   checked: count('How many of them this response is about: at most 1,000, fewer if they are large.'),
   valid: count('Would be accepted.'),
@@ -134,7 +134,7 @@ export const ResubmitPreview = object('ResubmitPreview', 'What would happen to r
   next_cursor: nextCursor,
 });
 
-const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it would do.', {
+export const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it would do.', {
   job: orNull(Job, 'Null for a dry run.'),
   preview: orNull(ResubmitPreview, 'Null unless it is a dry run.'),
 });

@@ -53,7 +53,7 @@ const token = text('From the link.');
 const newPassword = (description: string) => Type.String({ minLength: 10, maxLength: 200, description });
 
 export function registerSessionRoutes(app: FastifyInstance, parts: ApiParts): void {
-  const { members } = parts;
+  const { members } = parts.keyStore;
   // One for each edge, since it bounds what an edge computes at once.
   const passwords = new Passwords(parts.config.edges);
   const proxies = new TrustedProxies(parts.config.trustedProxies);

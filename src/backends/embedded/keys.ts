@@ -1,14 +1,12 @@
 /**
- * Accounts, API keys and members of an embedded server: the stores of `backends/sql/` on the SQLite file `keys.db`, which
+ * Accounts, API keys and members of an embedded server: the store of `backends/sql/` on the SQLite file `keys.db`, which
  * also names the installation that it belongs to. Only its owner may read it. Any number of connections may be open on
  * it, so the command line works with a running server; the first one creates it.
  */
 
-import type { MemberStore } from '../../members.ts';
 import type { KeyStore } from '../../keys.ts';
 import { ACCOUNT_TABLES } from '../sql/account-tables.ts';
 import { SqlKeyStore } from '../sql/keys.ts';
-import { SqlMemberStore } from '../sql/members.ts';
 import { createTables } from '../sql/tables.ts';
 import { type DatabaseFile, ENGINE_TYPES } from './database.ts';
 import { SqliteSqlDatabase } from './sql-database.ts';
@@ -34,8 +32,4 @@ export function keysFile(file: string): DatabaseFile {
 
 export function openSqliteKeyStore(file: string): KeyStore {
   return new SqlKeyStore(new SqliteSqlDatabase(keysFile(file)));
-}
-
-export function openSqliteMemberStore(file: string): MemberStore {
-  return new SqlMemberStore(new SqliteSqlDatabase(keysFile(file)));
 }

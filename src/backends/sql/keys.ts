@@ -1,7 +1,7 @@
 /**
  * Accounts and API keys, the `KeyStore` on SQLite and on PostgreSQL. Every read is one statement, so each server and
  * command sees at once what another committed; on a hot path calls go through `keys/cache.ts`. The tables hold hashes,
- * never keys. The store owns the database that it is given.
+ * never keys. The store owns the database that it is given, which also has the tracking plans and the members.
  */
 
 import { type InferResult, type Kysely, sql } from 'kysely';
@@ -16,11 +16,13 @@ import {
   type NewKey,
   type RateLimit,
 } from '../../keys.ts';
+import type { MemberStore } from '../../members.ts';
 import { DAY_MS } from '../../model.ts';
 import { startOf } from '../../views/sums.ts';
 import type { PlanStore } from '../../plans.ts';
 import type { AccountTables } from './account-tables.ts';
 import { plusExcluded, type SqlDatabase } from './database.ts';
+import { SqlMemberStore } from './members.ts';
 import { SqlPlanStore } from './plans.ts';
 import { changedBy, rowsOf, type Steps } from './steps.ts';
 
@@ -57,11 +59,13 @@ const ENFORCED_PLAN = sql<number | null>`(
 
 export class SqlKeyStore implements KeyStore {
   readonly plans: PlanStore;
+  readonly members: MemberStore;
   readonly #database: SqlDatabase;
 
   constructor(database: SqlDatabase) {
     this.#database = database;
     this.plans = new SqlPlanStore(database);
+    this.members = new SqlMemberStore(database);
   }
 
   accounts(): Promise<Account[]> {

@@ -2,8 +2,7 @@
  * Members, sessions, invitations and sign-in attempts: the `MemberStore` on SQLite and PostgreSQL. Every check-then-write
  * runs under row locks, taken in this order: account (invitations, joining and leaving), invitation, member, sessions.
  * Attempt counts and session renewals are frequent and not synced, so a power failure may lose the latest of them.
- * Obsolete rows are deleted by the next call of their kind, a bounded number at a time. The store owns the database that
- * it is given.
+ * Obsolete rows are deleted by the next call of their kind, a bounded number at a time.
  */
 
 import type { Compilable, Kysely } from 'kysely';
@@ -220,10 +219,6 @@ export class SqlMemberStore implements MemberStore {
       }
       yield* changedBy(tables.deleteFrom('sign_in_attempts').where('subject', '=', forgotten));
     }, 'unsynced');
-  }
-
-  close(): Promise<void> {
-    return this.#database.close();
   }
 }
 
