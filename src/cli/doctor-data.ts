@@ -169,7 +169,6 @@ async function segmentFindings(
       'Records in it that were not processed by then are missing from the store. Keep the file until it is no longer needed.';
     return [warning(`the segment ${name} was given up`, advice)];
   }
-  if (segment.state === 'unused') return [];
   if (segment.state === 'missing') return [missingFinding(segment, next, processed)];
   // A start followed by nothing leaves an empty segment.
   if (next?.firstPosition === segment.firstPosition) return [];

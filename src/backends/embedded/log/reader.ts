@@ -433,16 +433,14 @@ function listRanges(
   position: number,
 ): Listing {
   const startAt = segments.findLastIndex((segment) => segment.firstPosition <= position);
-  const isSkipped = ({ state }: Segment): boolean => state === 'lost' || state === 'unused';
   const ranges: SegmentRange[] = [];
   for (const [index, segment] of segments.entries()) {
-    if (index < startAt || isSkipped(segment)) continue;
+    if (index < startAt || segment.state === 'lost') continue;
     const from = Math.max(position, segment.firstPosition);
     const next = segments[index + 1];
     ranges.push({ ...log, segment, from, until: next?.firstPosition, next });
   }
-  const newest = segments.at(-1);
-  const isEndLost = newest !== undefined && isSkipped(newest);
+  const isEndLost = segments.at(-1)?.state === 'lost';
   return { ranges, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
 }
 

@@ -194,15 +194,17 @@ export function removeOutdatedMarkers(folder: string): string[] {
 
 /** The position after the last one covered by segments, and by markers of missing records. */
 export function endOfSegments(folder: string): number {
-  const segments = listSegments(folder);
-  let end = 1;
-  for (const segment of segments) {
-    // The number of records in it is uncertain, and positions are never used twice.
-    if (segment.state === 'lost') end = segment.firstPosition + LOST_POSITIONS;
-    else if (!holdsRecords(segment)) end = Math.max(end, segment.firstPosition);
-    else if (segment === segments.at(-1)) end = findEnd(segment)?.position ?? segment.firstPosition;
-  }
-  return end;
+  const newest = listSegments(folder).at(-1);
+  if (newest === undefined) return 1;
+  if (newest.state === 'lost') return endOfLost(folder, newest);
+  return (holdsRecords(newest) ? findEnd(newest)?.position : undefined) ?? newest.firstPosition;
+}
+
+/** Of the newest segment, which was given up. Without an acknowledged end in it, it is unknown how many records it had. */
+function endOfLost(folder: string, { firstPosition }: Segment): number {
+  const acknowledged = readAcknowledgedEnd(folder);
+  const unknown = firstPosition + LOST_POSITIONS;
+  return acknowledged > firstPosition && acknowledged < unknown ? acknowledged : unknown;
 }
 
 /**

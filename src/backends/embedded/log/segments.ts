@@ -9,8 +9,8 @@
  * positions without its records. If a start finds that the log has lost its end, or that there is a gap between two
  * segments, it leaves an empty `….log.missing`: the records from that position up to the next segment were acknowledged
  * and are not here. If the records are put back, the segment wins over both kinds of marker (`./recovery.ts`). A start
- * after the newest segment was given up continues `LOST_POSITIONS` after it, because the number of its records is unknown.
- * An empty `….log.unused` marks where the known ones end.
+ * after the newest segment was given up continues at the end that `log-ends` has; without that, the number of its records is
+ * unknown, and it continues `LOST_POSITIONS` after it.
  *
  * The header says in which log (`./name.ts`) and from which position on the segment was written. A segment found elsewhere
  * was copied or renamed; it is never read, since its records would be processed again. The header also has the size of the
@@ -48,10 +48,10 @@ export interface Segment {
   readonly file: string;
   readonly firstPosition: number;
   /**
-   * `lost`: given up by an operator, its records are not read. `missing` and `unused` are empty marker files: of
-   * acknowledged records that are gone; of positions that were never assigned, as far as is known.
+   * `lost`: given up by an operator, its records are not read. `missing`: an empty marker file, of acknowledged records
+   * that are gone.
    */
-  readonly state: 'records' | 'lost' | 'missing' | 'unused';
+  readonly state: 'records' | 'lost' | 'missing';
   readonly isCompressed: boolean;
 }
 
@@ -73,9 +73,9 @@ export interface SegmentHeader extends SegmentId {
 }
 
 const NAME_DIGITS = 16;
-const SEGMENT_NAME = /^(\d{16})\.log(?:\.(zst|lost|missing|unused))?$/;
+const SEGMENT_NAME = /^(\d{16})\.log(?:\.(zst|lost|missing))?$/;
 /** If several files have the same position, the first suffix in this list wins. */
-const SUFFIXES = [undefined, 'zst', 'lost', 'missing', 'unused'];
+const SUFFIXES = [undefined, 'zst', 'lost', 'missing'];
 /** The seed of the first frame, before that of the segment is known. */
 const HEADER_SEED = 0;
 /** More than the first frame of a segment has. */
@@ -131,7 +131,7 @@ export function segmentFile(folder: string, firstPosition: number): string {
 }
 
 /** Notes what the positions from `position` up to the next segment are. Survives a power loss. */
-export function makeMarker(folder: string, position: number, state: Exclude<Segment['state'], 'records'>): void {
+export function makeMarker(folder: string, position: number, state: Marker['state']): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   closeSync(openSync(`${segmentFile(folder, position)}.${state}`, 'a', 0o600));
   for (const path of [folder, dirname(folder)]) syncPath(path);

@@ -20,7 +20,7 @@ import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, mayPassByItself } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { encodeFrame, encodeHeader } from './frames.ts';
-import { LogEnds, readAcknowledgedEnd } from './ends.ts';
+import { LogEnds } from './ends.ts';
 import { endOfSegments, missingAtEnd, readLogFacts, type RecoveredSegment, recoverSegment } from './recovery.ts';
 import { findLogName, localLogName } from './name.ts';
 import { endOfSegment, findEnd, UNBOUNDED, UnreadableSegmentError } from './segment-reader.ts';
@@ -29,7 +29,6 @@ import {
   holdsRecords,
   listReadable,
   listSegments,
-  LOST_POSITIONS,
   makeMarker,
   removeSegment,
   type Segment,
@@ -144,7 +143,6 @@ class Writer {
     const segments = listSegments(folder);
     const logName = findLogName(folder);
     const newest = segments.at(-1);
-    if (newest?.state === 'lost') this.#markEndOfLost(newest);
     let recovered: RecoveredSegment | undefined;
     for (const [index, segment] of segments.entries()) {
       if (!holdsRecords(segment)) continue;
@@ -164,13 +162,6 @@ class Writer {
       this.#markMissingAtEnd(missing);
     }
     return { end: missing?.to ?? end, missing, previous };
-  }
-
-  /** Marks where the records of a newest segment that was given up ended, if that is known. */
-  #markEndOfLost({ firstPosition }: Segment): void {
-    const end = readAcknowledgedEnd(this.#setup.folder);
-    const isKnown = end > firstPosition && end < firstPosition + LOST_POSITIONS;
-    if (isKnown) makeMarker(this.#setup.folder, end, 'unused');
   }
 
   /**
