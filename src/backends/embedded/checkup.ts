@@ -8,7 +8,7 @@ import { statfsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { damageIn, isDamage } from './database.ts';
-import { inspectSegment, readLogFacts } from './log/recovery.ts';
+import { inspectSegment } from './log/recovery.ts';
 import { holdsRecords, listSegments } from './log/segments.ts';
 import { StoreConnection } from './store/connection.ts';
 import { type BlockEvent, unpackBlock } from './store/event-blocks.ts';
@@ -46,7 +46,7 @@ export function unrecoverableSegments(logFolder: string): Map<string, string> {
   const newest = listSegments(logFolder).at(-1);
   if (newest === undefined || !holdsRecords(newest)) return new Map();
   try {
-    inspectSegment(newest, readLogFacts(logFolder));
+    inspectSegment(newest);
     return new Map();
   } catch (error) {
     if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;

@@ -36,7 +36,7 @@ import { canWrite, isFullDisk } from '../disk.ts';
 import { type Lock, lockForBackup, lockHolderOf } from '../folder-lock.ts';
 import { readLogInstallation, wasUsedByServer } from '../installation.ts';
 import { readAcknowledgedEnd } from '../log/ends.ts';
-import { inspectSegment, isEndUnknown, readLogFacts, unknownEndText } from '../log/recovery.ts';
+import { inspectSegment, isEndUnknown, unknownEndText } from '../log/recovery.ts';
 import { findLogName } from '../log/name.ts';
 import { newestRecordBefore } from '../log/reader.ts';
 import {
@@ -200,7 +200,7 @@ async function copySegment(segment: Segment, isNewest: boolean, setup: CopySetup
 /** As at start. A server that starts meanwhile checks it itself. */
 function assertRecoverable(segment: Segment, { dataFolder }: CopySetup): void {
   try {
-    inspectSegment(segment, readLogFacts(logFolderOf(dataFolder)));
+    inspectSegment(segment);
   } catch (error) {
     if (!lockHolderOf(dataFolder).isHeld) throw error;
   }

@@ -18,7 +18,7 @@
  */
 
 import { closeSync, existsSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { messageOf } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import type { MissingRecords } from '../../../log/continuity.ts';
@@ -60,16 +60,6 @@ export interface RecoveredSegment {
   readonly lastCommitAt: number | undefined;
 }
 
-/** What is known of the log from other files. */
-export interface LogFacts {
-  readonly logName: string | undefined;
-  readonly acknowledged: DurableEnd | undefined;
-}
-
-export function readLogFacts(folder: string): LogFacts {
-  return { logName: findLogName(folder), acknowledged: findDurableEnd(folder) };
-}
-
 /** A multiple of any page size: a page must be written as a whole. */
 const PAGE_BYTES = 65_536;
 const COPY_BYTES = 1024 * 1024;
@@ -78,9 +68,9 @@ const COPY_BYTES = 1024 * 1024;
  * Checks the segment, and repairs it: truncates it after the last intact record, and syncs it. Throws `LogCorruptError`,
  * or `LogUnavailableError` if the disk does not let it; both with messages for an operator.
  */
-export function recoverSegment(segment: Segment, facts: LogFacts): RecoveredSegment {
+export function recoverSegment(segment: Segment): RecoveredSegment {
   return withOperatorMessage(segment, () => {
-    const recovered = inspect(segment, facts);
+    const recovered = inspect(segment);
     const { lastCommitAt, bytes } = recovered;
     // Only complete segments are compressed.
     if (lastCommitAt !== undefined && !segment.isCompressed) writeAgain(segment.file, lastCommitAt, bytes);
@@ -89,8 +79,8 @@ export function recoverSegment(segment: Segment, facts: LogFacts): RecoveredSegm
 }
 
 /** The same without repairs. */
-export function inspectSegment(segment: Segment, facts: LogFacts): RecoveredSegment {
-  return withOperatorMessage(segment, () => inspect(segment, facts));
+export function inspectSegment(segment: Segment): RecoveredSegment {
+  return withOperatorMessage(segment, () => inspect(segment));
 }
 
 function withOperatorMessage<T>({ file }: Segment, work: () => T): T {
@@ -110,11 +100,12 @@ function withOperatorMessage<T>({ file }: Segment, work: () => T): T {
   }
 }
 
-function inspect(segment: Segment, { logName, acknowledged }: LogFacts): RecoveredSegment {
+function inspect(segment: Segment): RecoveredSegment {
   const { file, firstPosition } = segment;
+  const folder = dirname(file);
   if (isUnfinished(file)) return { header: undefined, end: firstPosition, bytes: 0, lastCommitAt: undefined };
   using open = new SegmentReader(segment, new SegmentCache());
-  assertWrittenHere(segment, logName, open.header);
+  assertWrittenHere(segment, findLogName(folder), open.header);
   let { position: end, offset: bytes } = open.start;
   let lastCommit: number | undefined;
   let lastCommitAt: number | undefined;
@@ -128,6 +119,7 @@ function inspect(segment: Segment, { logName, acknowledged }: LogFacts): Recover
     end += 1;
     bytes = found.end;
   }
+  const acknowledged = findDurableEnd(folder);
   const isNamed = acknowledged?.segment.id === open.header.id && acknowledged.bytes <= open.size;
   if (isNamed && acknowledged.bytes > bytes) throw damaged(segment, `at position ${end}, which was acknowledged`);
   for (let at = bytes; ; ) {

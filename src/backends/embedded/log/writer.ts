@@ -21,7 +21,7 @@ import { canWrite, fullDiskText, isAccessDenied, isFullDisk, mayPassByItself } f
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { encodeFrame, encodeHeader } from './frames.ts';
 import { LogEnds } from './ends.ts';
-import { endOfSegments, missingAtEnd, readLogFacts, type RecoveredSegment, recoverSegment } from './recovery.ts';
+import { endOfSegments, missingAtEnd, type RecoveredSegment, recoverSegment } from './recovery.ts';
 import { findLogName, localLogName } from './name.ts';
 import { endOfSegment, findEnd, UNBOUNDED, UnreadableSegmentError } from './segment-reader.ts';
 import {
@@ -148,7 +148,7 @@ class Writer {
       if (!holdsRecords(segment)) continue;
       findOwnHeader(segment, logName);
       // The others are complete, by their size; their records have checksums and are checked when they are read.
-      if (segment === newest) recovered = recoverSegment(segment, readLogFacts(folder));
+      if (segment === newest) recovered = recoverSegment(segment);
       else this.#markGap(segment, segments[index + 1] as Segment, logName);
     }
     const previous = previousSegment(folder, recovered);
