@@ -36,9 +36,8 @@ import { canWrite, isFullDisk } from '../disk.ts';
 import { type Lock, lockForBackup, lockHolderOf } from '../folder-lock.ts';
 import { readLogInstallation, wasUsedByServer } from '../installation.ts';
 import { readAcknowledgedEnd } from '../log/ends.ts';
-import { inspectSegment, isEndUnknown, unknownEndText } from '../log/recovery.ts';
+import { inspectSegment, isEndUnknown, newestRecordBefore, unknownEndText } from '../log/recovery.ts';
 import { findLogName } from '../log/name.ts';
-import { newestRecordBefore } from '../log/reader.ts';
 import {
   findEnd,
   MissingPositionsError,

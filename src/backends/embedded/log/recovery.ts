@@ -20,18 +20,25 @@
 import { closeSync, existsSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { messageOf } from '../../../errors.ts';
-import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
-import type { MissingRecords } from '../../../log/continuity.ts';
+import { LOCAL_PARTITION, LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { type MissingRecords, missingRecordsText, type ProcessedRecord } from '../../../log/continuity.ts';
 import { cannotOpen, fullDiskText, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
 import { findDurableEnd, LogEnds, NO_SEGMENT, readAcknowledgedEnd, readLogEnds } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
 import {
   type DurableEnd,
   diskErrorText,
+  endOfSegment,
   findEnd,
+  isGapMarker,
   isUnfinished,
+  newestBefore,
+  rangesOf,
   SegmentCache,
+  type SegmentRange,
   SegmentReader,
+  UNBOUNDED,
+  UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
   assertWrittenHere,
@@ -46,12 +53,70 @@ import {
   type Marker,
   removeSegment,
   type Segment,
+  segmentFile,
   type SegmentHeader,
 } from './segments.ts';
+import { noteLogWarning } from './warnings.ts';
 
-export interface RecoveredSegment {
-  /** Undefined if its creation was interrupted. */
-  readonly header: SegmentHeader | undefined;
+export interface RecoveredLog {
+  /** The next position. */
+  readonly end: number;
+  readonly missing: MissingRecords | null;
+  /** The newest segment with records. */
+  readonly previous: SegmentHeader['previous'];
+}
+
+/**
+ * For a start that holds the lock of the folder, before it writes. Repairs the newest segment, marks missing records, and
+ * finds where to continue. `processed` as for `missingAtEnd`.
+ */
+export function recoverLog(folder: string, processed: number): RecoveredLog {
+  let newestEnd: number | undefined;
+  for (const range of rangesAtRest(folder)) {
+    if (isGapMarker(range)) continue;
+    // The others are complete, by their size; their records have checksums and are checked when they are read.
+    if (range.until === undefined) newestEnd = recoverSegment(range.segment).end;
+    else markGap(folder, range, range.until);
+  }
+  const end = newestEnd ?? endOfSegments(folder);
+  const newest = endOfRecords(folder);
+  const previous = newest === undefined ? null : { ...newest.segment, bytes: newest.bytes };
+  const missing = missingAtEnd(folder, processed, end);
+  if (missing !== null) markMissingAtEnd(folder, missing);
+  return { end: missing?.to ?? end, missing, previous };
+}
+
+/**
+ * Marks missing records between the end of a segment and the beginning of the next one. A marker replaces an empty
+ * segment. Unreadable segments are reported by readers.
+ */
+function markGap(folder: string, range: SegmentRange, until: number): void {
+  const { segment, next } = range;
+  // Both were processed, and so was what is missing between them.
+  if (segment.isCompressed && next?.isCompressed === true) return;
+  try {
+    const end = endOfSegment(range);
+    if (end >= until) return;
+    if (end === segment.firstPosition) removeSegment(segment.file);
+    makeMarker(folder, end, 'missing');
+  } catch (error) {
+    if (!(error instanceof UnreadableSegmentError)) throw error;
+  }
+}
+
+/** Marks the missing records that the store has not processed. */
+function markMissingAtEnd(folder: string, missing: MissingRecords): void {
+  const { from, to, processed, doubt } = missing;
+  // Before anything changes: afterwards the log seems to be complete.
+  if (doubt !== null) noteLogWarning(folder, missingRecordsText(missing));
+  // An empty segment, in the place of the marker.
+  removeSegment(segmentFile(folder, from));
+  // Without a segment the beginning of the log is unknown: retention removes processed records.
+  const position = listSegments(folder).length > 0 ? from : Math.max(from, processed);
+  if (position < to) makeMarker(folder, position, 'missing');
+}
+
+interface RecoveredSegment {
   /** The position after its last record. */
   readonly end: number;
   /** Its size up to there. */
@@ -103,7 +168,7 @@ function withOperatorMessage<T>({ file }: Segment, work: () => T): T {
 function inspect(segment: Segment): RecoveredSegment {
   const { file, firstPosition } = segment;
   const folder = dirname(file);
-  if (isUnfinished(file)) return { header: undefined, end: firstPosition, bytes: 0, lastCommitAt: undefined };
+  if (isUnfinished(file)) return { end: firstPosition, bytes: 0, lastCommitAt: undefined };
   using open = new SegmentReader(segment, new SegmentCache());
   assertWrittenHere(segment, findLogName(folder), open.header);
   let { position: end, offset: bytes } = open.start;
@@ -128,7 +193,7 @@ function inspect(segment: Segment): RecoveredSegment {
     if (found.commit > end) throw damaged(segment, `records follow a damaged part, at position ${end}`);
     at = found.end;
   }
-  return { header: open.header, end, bytes, lastCommitAt };
+  return { end, bytes, lastCommitAt };
 }
 
 function damaged(segment: Segment, what: string): LogCorruptError {
@@ -269,6 +334,28 @@ export function unknownEndText(folder: string): string {
     'log-ends is missing, cannot be read or is older than the log: whether requests were acknowledged beyond the newest ' +
     'record that the log has now is not known. After a power loss an older one is normal'
   );
+}
+
+/**
+ * The newest record of the log below a position: a store that has processed everything below it must have it
+ * (`log/continuity.ts`). Unreadable segments are skipped.
+ */
+export function newestRecordBefore(folder: string, position: number): ProcessedRecord | undefined {
+  for (const range of rangesAtRest(folder).toReversed()) {
+    if (isGapMarker(range) || range.segment.firstPosition >= position) continue;
+    try {
+      const newest = newestBefore(range, undefined, Math.min(position, range.until ?? position));
+      if (newest !== undefined) return { partition: LOCAL_PARTITION, ...newest };
+    } catch (error) {
+      if (!(error instanceof LogCorruptError)) throw error;
+    }
+  }
+  return undefined;
+}
+
+/** For a folder that no server writes to. */
+function rangesAtRest(folder: string): SegmentRange[] {
+  return rangesOf(listSegments(folder), { logName: findLogName(folder), ...UNBOUNDED });
 }
 
 /** After the newest readable record. */

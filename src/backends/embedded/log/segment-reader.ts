@@ -91,6 +91,24 @@ export interface SegmentRange {
 /** For a folder without a running server. */
 export const UNBOUNDED = { durable: undefined, isDurableOnly: false } as const;
 
+/** What the segments contain from a position on, in order, with the markers of missing records. */
+export function rangesOf(
+  segments: readonly Segment[],
+  log: Pick<SegmentRange, 'logName' | 'durable' | 'isDurableOnly'>,
+  position = 0,
+): SegmentRange[] {
+  const startAt = segments.findLastIndex(({ firstPosition }) => firstPosition <= position);
+  return segments.flatMap((segment, index) => {
+    if (index < startAt || segment.state === 'lost') return [];
+    const next = segments[index + 1];
+    return [{ ...log, segment, from: Math.max(position, segment.firstPosition), until: next?.firstPosition, next }];
+  });
+}
+
+export function isGapMarker({ segment }: SegmentRange): boolean {
+  return segment.state === 'missing';
+}
+
 interface ReadRecords {
   readonly records: LogRecord[];
   /** Whether the segment has no more records after these. */
