@@ -26,7 +26,6 @@ import {
 import {
   assertWrittenHere,
   damagedText,
-  findCompressedHeader,
   findSegmentHeader,
   HEADER_BYTES_MAX,
   restoreOrGiveUp,
@@ -192,12 +191,12 @@ export class SegmentReader implements Disposable {
       this.#close = () => closeSync(descriptor);
     }
     try {
-      const found = segmentHeaderIn(this.#read(0, HEADER_BYTES_MAX), file);
-      if (found === undefined) {
+      const header = segmentHeaderIn(this.#read(0, HEADER_BYTES_MAX), file);
+      if (header === undefined) {
         throw new UnreadableSegmentError(damagedText(segment, 'it has no readable header'));
       }
-      this.header = found.header;
-      this.start = { position: found.header.firstPosition, offset: found.end };
+      this.header = header;
+      this.start = { position: header.firstPosition, offset: header.end };
     } catch (error) {
       this.#close();
       throw error;
@@ -398,16 +397,6 @@ export function findEnd(segment: Segment): (DurableEnd & { readonly segment: Seg
   }
 }
 
-/** Whether it has no record; also true for an unreadable one, which its readers report. */
-export function isEmpty(segment: Segment): boolean {
-  try {
-    using open = new SegmentReader(segment, new SegmentCache());
-    return open.scan(open.start).next().done === true;
-  } catch {
-    return true;
-  }
-}
-
 /** The position after the last record that counts. */
 export function endOfSegment(range: SegmentRange, cache = new SegmentCache()): number {
   const { segment } = range;
@@ -432,8 +421,7 @@ export function isUnfinished(file: string): boolean {
 
 /** Whether the next segment was begun when this one was complete. */
 function isFollowedByNext({ segment, next }: SegmentRange): boolean {
-  const header = next && (next.isCompressed ? findCompressedHeader(next) : findSegmentHeader(next));
-  return header?.previous?.firstPosition === segment.firstPosition;
+  return next !== undefined && findSegmentHeader(next)?.previous?.firstPosition === segment.firstPosition;
 }
 
 /** By its size, as the next segment or the durable end has it; false if that is not known. */

@@ -72,6 +72,12 @@ export interface SegmentHeader extends SegmentId {
   readonly previous: (SegmentId & { readonly bytes: number }) | null;
 }
 
+/** A header that was read from its segment. */
+interface FoundHeader extends SegmentHeader {
+  /** Where the first record begins. */
+  readonly end: number;
+}
+
 const NAME_DIGITS = 16;
 const SEGMENT_NAME = /^(\d{16})\.log(?:\.(zst|lost|missing))?$/;
 /** If several files have the same position, the first suffix in this list wins. */
@@ -173,10 +179,7 @@ export function damagedText(segment: Pick<Segment, 'file'>, what: string): strin
  * From the first bytes of a segment. Undefined if they have no readable header: a start was interrupted, or it is damaged.
  * Throws for a header that this version does not know.
  */
-export function segmentHeaderIn(
-  bytes: Buffer,
-  file: string,
-): { readonly header: SegmentHeader; readonly end: number } | undefined {
+export function segmentHeaderIn(bytes: Buffer, file: string): FoundHeader | undefined {
   const frame = frameAt(bytes, 0, HEADER_SEED);
   if (frame === null || frame.end > bytes.length || !isIntact(bytes, frame, HEADER_SEED)) return undefined;
   const values = JSON.parse(headerIn(bytes, frame)) as {
@@ -191,31 +194,20 @@ export function segmentHeaderIn(
   }
   const { previous } = values;
   return {
-    header: {
-      logName: values.log,
-      firstPosition: values.first_position,
-      id: values.id,
-      previous: previous && { firstPosition: previous.first_position, id: previous.id, bytes: previous.bytes },
-    },
+    logName: values.log,
+    firstPosition: values.first_position,
+    id: values.id,
+    previous: previous && { firstPosition: previous.first_position, id: previous.id, bytes: previous.bytes },
     end: frame.end,
   };
 }
 
-/** Undefined if it cannot be read, which its readers report, or is compressed. */
-export function findSegmentHeader({ file, isCompressed }: Segment): SegmentHeader | undefined {
-  return isCompressed ? undefined : headerIfReadable(file, () => firstBytes(file, HEADER_BYTES_MAX));
-}
-
-/** The same for a compressed one, of which it decompresses the beginning. */
-export function findCompressedHeader({ file }: Segment): SegmentHeader | undefined {
-  return headerIfReadable(file, () =>
-    zstdDecompressSync(firstBytes(file, FIRST_BLOCK_BYTES), { finishFlush: constants.ZSTD_e_continue }),
-  );
-}
-
-function headerIfReadable(file: string, read: () => Buffer): SegmentHeader | undefined {
+/** Undefined if it cannot be read, which its readers report. Of a compressed segment it decompresses the beginning. */
+export function findSegmentHeader({ file, isCompressed }: Segment): FoundHeader | undefined {
   try {
-    return segmentHeaderIn(read(), file)?.header;
+    if (!isCompressed) return segmentHeaderIn(firstBytes(file, HEADER_BYTES_MAX), file);
+    const block = firstBytes(file, FIRST_BLOCK_BYTES);
+    return segmentHeaderIn(zstdDecompressSync(block, { finishFlush: constants.ZSTD_e_continue }), file);
   } catch {
     return undefined;
   }
@@ -246,9 +238,12 @@ export function assertWrittenHere(
   throw new ForeignSegmentError(`The log segment ${file} does not belong there: ${what}. Nothing in it is processed.`);
 }
 
-/** Undefined if it cannot be read; throws if it was written elsewhere. For a segment that need not be read now. */
-export function findOwnHeader(segment: Segment, logName: string | undefined): SegmentHeader | undefined {
-  const header = findSegmentHeader(segment);
+/**
+ * Undefined if it cannot be read or is compressed; throws if it was written elsewhere. For a segment that need not be read
+ * now.
+ */
+export function findOwnHeader(segment: Segment, logName: string | undefined): FoundHeader | undefined {
+  const header = segment.isCompressed ? undefined : findSegmentHeader(segment);
   if (header !== undefined) assertWrittenHere(segment, logName, header);
   return header;
 }
