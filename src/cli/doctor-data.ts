@@ -170,8 +170,6 @@ async function segmentFindings(
     return [warning(`the segment ${name} was given up`, advice)];
   }
   if (segment.state === 'missing') return [missingFinding(segment, next, processed)];
-  // A start followed by nothing leaves an empty segment.
-  if (next?.firstPosition === segment.firstPosition) return [];
   try {
     const last = next === undefined ? await lastPosition(log, segment.firstPosition) : next.firstPosition - 1;
     // Empty ones are read, too: an unreadable segment seems to be empty.

@@ -387,8 +387,8 @@ function logFactsOf(segments: readonly CountedSegment[]): LogFacts {
  * log.
  */
 async function countRecords(whole: Omit<SegmentRange, 'from'>, stop: AbortSignal): Promise<number> {
-  const { segment, until } = whole;
-  if (!holdsRecords(segment) || segment.firstPosition === until) return 0;
+  const { segment } = whole;
+  if (!holdsRecords(segment)) return 0;
   let from = segment.firstPosition;
   const cache = new SegmentCache();
   try {

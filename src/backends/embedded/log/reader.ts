@@ -307,15 +307,12 @@ class EmbeddedLogReader implements LogReader {
     }
   }
 
-  /** By order of appending. */
   #newestReceivedAt(range: SegmentRange): number {
     // Compression sets it to that time. A copy may have a later one; an empty or damaged segment is kept that long, too.
     const changedAt = statSync(range.segment.file).mtimeMs;
     if (range.segment.isCompressed) return changedAt;
     try {
-      const last = endOfSegment(range, this.#cache) - 1;
-      // With its body: the checksum is over both.
-      return readRecords({ ...range, from: last }, 1, this.#cache).records[0]?.receivedAt ?? changedAt;
+      return newestBefore(range, this.#cache)?.receivedAt ?? changedAt;
     } catch (error) {
       if (error instanceof LogCorruptError || error instanceof LogUnavailableError) return changedAt;
       throw error;

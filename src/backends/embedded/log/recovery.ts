@@ -20,7 +20,7 @@
 import { closeSync, existsSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { messageOf } from '../../../errors.ts';
-import { LOCAL_PARTITION, LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { type MissingRecords, missingRecordsText, type ProcessedRecord } from '../../../log/continuity.ts';
 import { cannotOpen, fullDiskText, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
 import { findDurableEnd, LogEnds, NO_SEGMENT, readAcknowledgedEnd, readLogEnds } from './ends.ts';
@@ -345,7 +345,7 @@ export function newestRecordBefore(folder: string, position: number): ProcessedR
     if (isGapMarker(range) || range.segment.firstPosition >= position) continue;
     try {
       const newest = newestBefore(range, undefined, Math.min(position, range.until ?? position));
-      if (newest !== undefined) return { partition: LOCAL_PARTITION, ...newest };
+      if (newest !== undefined) return newest;
     } catch (error) {
       if (!(error instanceof LogCorruptError)) throw error;
     }

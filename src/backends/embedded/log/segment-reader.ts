@@ -375,15 +375,16 @@ export function readHeaders(
   });
 }
 
-/** The newest record of the range below a position; undefined if there is none. */
+/** The newest record of the range below a position, by order of appending; undefined if there is none. */
 export function newestBefore(
   range: SegmentRange,
   cache = new SegmentCache(),
   below = Number.MAX_SAFE_INTEGER,
-): Pick<LogHeader, 'position' | 'traceId' | 'receivedAt'> | undefined {
+): LogRecord | undefined {
   const last = Math.min(below, endOfSegment(range, cache)) - 1;
   if (last < range.segment.firstPosition) return undefined;
-  return readHeaders({ ...range, from: last }, cache, { countMax: 1 }).headers[0];
+  // With its body: the checksum is over both.
+  return readRecords({ ...range, from: last }, 1, cache).records[0];
 }
 
 /** Where the intact records of a segment end, durable or not. Undefined if it cannot be read. */
