@@ -72,7 +72,7 @@ const STORE_BYTES_READ_MAX = 256 * 1024 * 1024;
 type Positions = ReadonlyMap<number, number>;
 
 export const checkLog: Check = async (parts) => {
-  const { refusals, refusedSegments, unknownEnd, missing, outdatedMarkers, noted } = await parts.inspectLocalLog();
+  const { refusals, newestRefused, unknownEnd, missing, outdatedMarkers, noted } = await parts.inspectLocalLog();
   const findings = refusals.map((message) => failed(message, REFUSED_ADVICE));
   if (unknownEnd !== null) findings.push(warning(unknownEnd, UNKNOWN_ENDS_ADVICE));
   if (missing !== null) findings.push(lostEndFinding(missing));
@@ -88,9 +88,9 @@ export const checkLog: Check = async (parts) => {
     const segments = parts.listSegments(logFolderOf(parts.dataFolder));
     for (const [index, segment] of segments.entries()) {
       if (outdatedFiles.has(segment.file)) continue;
-      const message = refusedSegments.get(segment.file);
-      if (message !== undefined) findings.push(failed(message, REFUSED_ADVICE));
-      else findings.push(...(await segmentFindings(log, segment, segments[index + 1], processed)));
+      const next = segments[index + 1];
+      if (next === undefined && newestRefused !== null) findings.push(failed(newestRefused, REFUSED_ADVICE));
+      else findings.push(...(await segmentFindings(log, segment, next, processed)));
     }
     if (findings.length === 0) {
       const atRest = parts.lockHolderOf(parts.dataFolder).isHeld ? '' : ', and a start would accept them';

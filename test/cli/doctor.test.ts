@@ -596,7 +596,7 @@ test('a folder of which only the marker of a migration is left had a log, and th
   const lockHolderOf = () => ({ isHeld: false, pid: null });
   const inspection = {
     refusals: [],
-    refusedSegments: new Map(),
+    newestRefused: null,
     unknownEnd: null,
     missing: null,
     outdatedMarkers: [],

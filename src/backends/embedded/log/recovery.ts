@@ -43,7 +43,6 @@ import {
 import {
   assertWrittenHere,
   damagedText,
-  findSegmentHeader,
   holdsRecords,
   listMarkers,
   listReadable,
@@ -305,12 +304,13 @@ export function isEndUnknown(folder: string, processed = 0, wasUsedByServer = fa
 /** With the end that the segments have. For a server that holds the lock, before it writes, and for a restore. */
 export function rewriteLogEnds(folder: string): void {
   const newest = listSegments(folder).at(-1);
-  // Readers report a segment that cannot be read.
-  if (newest === undefined || !holdsRecords(newest) || findSegmentHeader(newest) === undefined) return;
+  // Of one that was given up, or a marker, the end is not known.
+  if (newest !== undefined && !holdsRecords(newest)) return;
+  const first = newest?.firstPosition ?? 1;
   const found = endOfRecords(folder);
   // Every start leaves a segment, which may be empty, and which the next start replaces: it is not named.
-  const isNewestEmpty = found === undefined || found.position < newest.firstPosition;
-  const end = isNewestEmpty ? { position: newest.firstPosition, segment: NO_SEGMENT, bytes: 0 } : found;
+  const isNewestEmpty = found === undefined || found.position < first;
+  const end = isNewestEmpty ? { position: first, segment: NO_SEGMENT, bytes: 0 } : found;
   const ends = new LogEnds(folder, localLogName(folder), end.position);
   ends.afterCommit(end);
   ends.close();
@@ -318,8 +318,7 @@ export function rewriteLogEnds(folder: string): void {
 
 /** For a log that was never served, as far as the files next to it show: from then on its loss is noticed. */
 export function createLogEnds(folder: string): void {
-  if (readLogEnds(folder) !== undefined || isEndUnknown(folder)) return;
-  new LogEnds(folder, localLogName(folder), endOfSegments(folder)).close();
+  if (readLogEnds(folder) === undefined && !isEndUnknown(folder)) rewriteLogEnds(folder);
 }
 
 /** The message of a start and of `sluice doctor` about an uncertain end of the log. */
