@@ -16,7 +16,7 @@ const FILES = new RegExp(
 );
 /** Not segments that were given up (`.lost`): only their names are used, and an operator may have made them. */
 const LOG_FILES = new RegExp(
-  `^(name|installation|backup-lock${DATABASE}|\\d{16}\\.log(\\.zst|\\.missing|\\.unused)?)$`,
+  `^(name|installation|backup-lock${DATABASE}|\\d{16}\\.log(\\.zst|\\.missing)?)$`,
 );
 const SHOWN_MAX = 5;
 

@@ -57,7 +57,7 @@ import {
 } from './segments.ts';
 import { noteLogWarning } from './warnings.ts';
 
-export interface RecoveredLog {
+interface RecoveredLog {
   /** The next position. */
   readonly end: number;
   readonly missing: MissingRecords | null;
