@@ -14,7 +14,8 @@
  * records the end that it finds. The very first start writes `log-ends` before anything outside the log shows that a
  * server has started: if a server has run and the file is gone, it was lost.
  *
- * Markers of missing and lost records: if an operator has put back the segment that has the records, the marker is removed.
+ * Markers of missing records: a start leaves them where records are gone, at the end or between two segments. If an
+ * operator has put back the segment that has the records, the next start removes the marker.
  */
 
 import { closeSync, existsSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';

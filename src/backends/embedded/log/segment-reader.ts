@@ -97,9 +97,10 @@ export function rangesOf(
   position = 0,
 ): SegmentRange[] {
   const startAt = segments.findLastIndex(({ firstPosition }) => firstPosition <= position);
-  return segments.flatMap((segment, index) => {
-    if (index < startAt || segment.state === 'lost') return [];
-    const next = segments[index + 1];
+  const wanted = segments.slice(Math.max(0, startAt));
+  return wanted.flatMap((segment, index) => {
+    if (segment.state === 'lost') return [];
+    const next = wanted[index + 1];
     return [{ ...log, segment, from: Math.max(position, segment.firstPosition), until: next?.firstPosition, next }];
   });
 }
@@ -388,7 +389,7 @@ export function newestBefore(
 }
 
 /** Where the intact records of a segment end, durable or not. Undefined if it cannot be read. */
-export function findEnd(segment: Segment): (DurableEnd & { readonly segment: SegmentHeader }) | undefined {
+export function findEnd(segment: Segment): DurableEnd | undefined {
   try {
     using open = new SegmentReader(segment, new SegmentCache());
     const { position, offset } = open.endOfRecords();
