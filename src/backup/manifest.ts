@@ -107,7 +107,7 @@ export interface Manifest extends BackupFacts {
 }
 
 const PATHS =
-  /^(store\.db|keys\.db|migrated\.json|log-warnings|log\/(name|installation|\d{16}\.log(\.zst|\.lost|\.missing|\.unused)?))$/;
+  /^(store\.db|keys\.db|migrated\.json|log-warnings|log\/(name|installation|\d{16}\.log(\.zst|\.lost|\.missing)?))$/;
 
 export function isBackupPath(path: string): boolean {
   return PATHS.test(path);

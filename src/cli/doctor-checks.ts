@@ -36,7 +36,7 @@ export interface SegmentName {
   readonly file: string;
   readonly firstPosition: number;
   /** `lost`: given up by an operator. `missing`: only the mark where the log lost its end. */
-  readonly state: 'records' | 'lost' | 'missing' | 'unused';
+  readonly state: 'records' | 'lost' | 'missing';
 }
 
 /** Whether a server holds the data folder, and the last process that noted so. */

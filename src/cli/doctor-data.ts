@@ -65,7 +65,7 @@ const STORE_BYTES_READ_MAX = 256 * 1024 * 1024;
 type Positions = ReadonlyMap<number, number>;
 
 export const checkLog: Check = async (parts) => {
-  const { refusals, refusedSegments, unknownEnd, missing, outdatedMarkers, noted } = await parts.inspectLocalLog();
+  const { refusals, newestRefused, unknownEnd, missing, outdatedMarkers, noted } = await parts.inspectLocalLog();
   const findings = refusals.map((message) => failed(message, REFUSED_ADVICE));
   if (unknownEnd !== null) findings.push(warning(unknownEnd, UNKNOWN_ENDS_ADVICE));
   if (missing !== null) findings.push(lostEndFinding(missing));
@@ -81,9 +81,9 @@ export const checkLog: Check = async (parts) => {
   const segments = parts.listSegments(logFolderOf(parts.dataFolder));
   for (const [index, segment] of segments.entries()) {
     if (outdatedFiles.has(segment.file)) continue;
-    const message = refusedSegments.get(segment.file);
-    if (message !== undefined) findings.push(failed(message, REFUSED_ADVICE));
-    else findings.push(...(await segmentFindings(log, segment, segments[index + 1], processed)));
+    const next = segments[index + 1];
+    if (next === undefined && newestRefused !== null) findings.push(failed(newestRefused, REFUSED_ADVICE));
+    else findings.push(...(await segmentFindings(log, segment, next, processed)));
   }
   if (findings.length === 0) {
     const atRest = parts.lockHolderOf(parts.dataFolder).isHeld ? '' : ', and a start would accept them';
@@ -159,10 +159,7 @@ async function segmentFindings(
       'Records in it that were not processed by then are missing from the store. Keep the file until it is no longer needed.';
     return [warning(`the segment ${name} was given up`, advice)];
   }
-  if (segment.state === 'unused') return [];
   if (segment.state === 'missing') return [missingFinding(segment, next, processed)];
-  // A start followed by nothing leaves an empty segment.
-  if (next?.firstPosition === segment.firstPosition) return [];
   try {
     const last = next === undefined ? await lastPosition(log, segment.firstPosition) : next.firstPosition - 1;
     // Empty ones are read, too: an unreadable segment seems to be empty.

@@ -15,9 +15,7 @@ const FILES = new RegExp(
   `^(lock\\.db|server\\.(pid|url)|log-(ends|warnings)|retention-time|migrated\\.json|(keys|store)${DATABASE})$`,
 );
 /** Not segments that were given up (`.lost`): only their names are used, and an operator may have made them. */
-const LOG_FILES = new RegExp(
-  `^(name|installation|backup-lock${DATABASE}|\\d{16}\\.log(\\.zst|\\.missing|\\.unused)?)$`,
-);
+const LOG_FILES = new RegExp(`^(name|installation|backup-lock${DATABASE}|\\d{16}\\.log(\\.zst|\\.missing)?)$`);
 const SHOWN_MAX = 5;
 
 type Kind = 'file' | 'folder';

@@ -136,8 +136,8 @@ export interface MissingRecords {
 export interface LogInspection {
   /** Why a start refuses it, and what to do. */
   readonly refusals: readonly string[];
-  /** Why a start refuses a segment, by file. Empty while a server runs, which checked them when it started. */
-  readonly refusedSegments: ReadonlyMap<string, string>;
+  /** Why a start refuses the newest segment. Null while a server runs, which checked it when it started. */
+  readonly newestRefused: string | null;
   /** Why it is unknown whether more was acknowledged than the log holds; null if it is known, or a server runs. */
   readonly unknownEnd: string | null;
   /** Null while a server runs, and where it is refused. */

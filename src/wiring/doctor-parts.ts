@@ -77,7 +77,7 @@ async function inspectLocalLog(config: Config, store: Store | undefined | null):
     '../backends/embedded/log/recovery.ts'
   );
   const { readLogWarnings } = await import('../backends/embedded/log/warnings.ts');
-  const { unrecoverableSegments } = await import('../backends/embedded/checkup.ts');
+  const { problemOfNewestSegment } = await import('../backends/embedded/checkup.ts');
   const { lockHolderOf } = await import('../backends/embedded/folder-lock.ts');
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
@@ -88,15 +88,15 @@ async function inspectLocalLog(config: Config, store: Store | undefined | null):
   const always = { refusals, outdatedMarkers: outdatedMarkers(folder), noted: readLogWarnings(folder) };
   // While a server writes the log, its end changes.
   const isAtRest = !lockHolderOf(config.dataFolder).isHeld;
-  const refusedSegments = isAtRest ? unrecoverableSegments(folder) : new Map<string, string>();
-  if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
-    return { ...always, refusedSegments, unknownEnd: null, missing: null };
+  const newestRefused = isAtRest ? problemOfNewestSegment(folder) : null;
+  if (!isAtRest || refusals.length > 0 || newestRefused !== null) {
+    return { ...always, newestRefused, unknownEnd: null, missing: null };
   }
   const processed = store ? await processedBy(store) : 0;
   const isUnknown = isEndUnknown(folder, processed, wasUsedByServer(config.dataFolder));
   const unknownEnd = isUnknown ? unknownEndText(folder) : null;
   const missing = store === null ? null : missingAtEnd(folder, processed);
-  return { ...always, refusedSegments, unknownEnd, missing };
+  return { ...always, newestRefused, unknownEnd, missing };
 }
 
 async function refusalBy(check: () => Promise<void>): Promise<string | null> {

@@ -163,7 +163,7 @@ export async function processedBy(store: Store): Promise<number> {
 /** Throws `LogCorruptError` if the position of the store covers records of the local log that it never processed. */
 export async function assertLogOfStore(config: Config, store: Store): Promise<void> {
   if (config.logUrl !== '') return;
-  const { newestRecordBefore } = await import('../backends/embedded/log/reader.ts');
+  const { newestRecordBefore } = await import('../backends/embedded/log/recovery.ts');
   const position = await processedBy(store);
   const newest = newestRecordBefore(logFolderOf(config.dataFolder), position);
   if (newest !== undefined) await assertProcessed(store, newest, position, Date.now() - config.eventRetentionMs);

@@ -25,7 +25,7 @@ import { suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
-import { inspectSegment, readLogFacts } from '../../src/backends/embedded/log/recovery.ts';
+import { inspectSegment } from '../../src/backends/embedded/log/recovery.ts';
 import { listSegments, makeMarker } from '../../src/backends/embedded/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/notes.ts';
 import { runDoctor } from '../../src/cli/doctor.ts';
@@ -343,7 +343,7 @@ suite('sluice doctor', () => {
     const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
     assert.throws(
-      () => inspectSegment(segment, readLogFacts(logFolderOf(folder.data))),
+      () => inspectSegment(segment),
       (error) => error instanceof LogCorruptError && problem.includes(`error log: ${error.message} → `),
     );
   });
@@ -596,7 +596,7 @@ test('a folder of which only the marker of a migration is left had a log, and th
   const lockHolderOf = () => ({ isHeld: false, pid: null });
   const inspection = {
     refusals: [],
-    refusedSegments: new Map(),
+    newestRefused: null,
     unknownEnd: null,
     missing: null,
     outdatedMarkers: [],

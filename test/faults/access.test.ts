@@ -348,7 +348,7 @@ test('a segment that cannot be opened is not called damaged, whatever the reason
   rmSync(file);
   mkdirSync(file);
   assert.throws(
-    () => recoverSegment(segment, { logName: undefined, acknowledged: undefined }),
+    () => recoverSegment(segment),
     (error) => error instanceof LogUnavailableError && !/damaged|\.lost/.test(error.message),
   );
 });

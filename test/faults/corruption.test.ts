@@ -111,21 +111,25 @@ suite('The damaged segment of a killed server', () => {
     await assertLedger(dataFolder, ledger);
   });
 
-  test('can be given up by renaming the segment: the start continues, and no position is used twice', async () => {
-    await using scope = new AsyncDisposableStack();
-    const { dataFolder, key, segment } = killedServer(scope);
-    flip(segment, Math.floor(statSync(segment).size / 2));
-    const words = await refusedStart({ dataFolder });
-    const [, from = '', to = ''] = /rename (\S+) to (\S+\.lost)/.exec(words) ?? [];
-    renameSync(from, to);
-    const server = await launch(scope, { dataFolder });
-    const ledger = new Ledger();
-    await sendNext(await Connection.open(server.port), ledger, key);
-    await assertLedger(dataFolder, ledger);
-    const reader = readerOf(scope, dataFolder);
-    const [record] = (await reader.read(0, REQUESTS + 1, 1_000_000)).records;
-    assert.ok((record?.position ?? 0) > REQUESTS + 1);
-  });
+  for (const isEndKnown of [true, false]) {
+    const where = isEndKnown ? 'at the end that log-ends has' : 'far behind it without log-ends';
+    test(`can be given up by renaming the segment: the start continues ${where}, and no position is used twice`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const { dataFolder, key, segment } = killedServer(scope);
+      flip(segment, Math.floor(statSync(segment).size / 2));
+      const words = await refusedStart({ dataFolder });
+      const [, from = '', to = ''] = /rename (\S+) to (\S+\.lost)/.exec(words) ?? [];
+      renameSync(from, to);
+      if (!isEndKnown) rmSync(join(dataFolder, 'log-ends'));
+      const server = await launch(scope, { dataFolder });
+      const ledger = new Ledger();
+      await sendNext(await Connection.open(server.port), ledger, key);
+      await assertLedger(dataFolder, ledger);
+      const reader = readerOf(scope, dataFolder);
+      const [record] = (await reader.read(0, REQUESTS + 1, 1_000_000)).records;
+      assert.equal(record?.position, isEndKnown ? REQUESTS + 1 : 1 + 1_000_000_000);
+    });
+  }
 });
 
 function readerOf(scope: Scope, dataFolder: string): LogReader {

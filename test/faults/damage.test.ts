@@ -22,7 +22,6 @@ import { folderIn, type Scope } from './scope.ts';
 const SECTOR_BYTES = 512;
 const PAGE_BYTES = 4_096;
 const ROUNDS = 400;
-const NOTHING_KNOWN = { logName: undefined, acknowledged: undefined };
 
 type Random = () => number;
 
@@ -166,7 +165,7 @@ suite('Random damage', () => {
     assert.ok(segment && written.length === 60);
     const { file } = segment;
     const whole = readFileSync(file);
-    const { lastCommitAt = 0 } = inspectSegment(segment, NOTHING_KNOWN);
+    const { lastCommitAt = 0 } = inspectSegment(segment);
 
     let refused = 0;
     for (let round = 0; round < ROUNDS; round++) {
@@ -198,7 +197,7 @@ test('Any one byte of the segment of a killed process, changed before its last c
   const [segment] = listSegments(left);
   assert.ok(segment);
   const whole = readFileSync(segment.file);
-  const { lastCommitAt = 0 } = inspectSegment(segment, NOTHING_KNOWN);
+  const { lastCommitAt = 0 } = inspectSegment(segment);
   assert.ok(lastCommitAt > whole.length / 2);
 
   for (let at = 0; at < lastCommitAt; at++) {
@@ -216,7 +215,7 @@ function assertSame(read: readonly LogRecord[], written: readonly LogRecord[], w
 
 function isRefused(segment: Segment): boolean {
   try {
-    recoverSegment(segment, NOTHING_KNOWN);
+    recoverSegment(segment);
     return false;
   } catch (error) {
     assert.equal((error as Error).name, 'LogCorruptError');

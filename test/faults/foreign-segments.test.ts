@@ -9,28 +9,9 @@ import { cpSync, renameSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
-import { eventually, get, post, runSluice, type TestServer, user } from '../server.ts';
+import { eventually, runSluice } from '../server.ts';
+import { allStored, ledgerOf, send } from './ledger-of-server.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from './scope.ts';
-
-interface Ledger {
-  readonly balanced: boolean;
-  readonly totals: { readonly users: { readonly received: number; readonly stored: number } };
-}
-
-async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
-  return (await get(server, key, '/ledger')).body as Ledger;
-}
-
-async function send(server: TestServer, key: string, count: number): Promise<void> {
-  for (let n = 0; n < count; n++) assert.equal((await post(server, key, { users: [user(`u${n}`)] })).status, 202);
-}
-
-async function allStored(server: TestServer, key: string, users: number): Promise<void> {
-  await eventually(`${users} users are stored, and all is accounted for`, async () => {
-    const { balanced, totals } = await ledgerOf(server, key);
-    return balanced && totals.users.received === users && totals.users.stored === users;
-  });
-}
 
 interface Used {
   readonly folder: string;

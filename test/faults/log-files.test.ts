@@ -18,8 +18,9 @@ import { assertProcessed, missingRecordsText } from '../../src/log/continuity.ts
 import { doctorHere as doctor } from '../cli/doctor-shell.ts';
 import { entry } from '../contract/log-entries.ts';
 import { appendAll } from '../processor/processing.ts';
-import { eventually, get, post, type TestServer, user } from '../server.ts';
+import { eventually, get, type TestServer } from '../server.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+import { allStored, ledgerOf, send } from './ledger-of-server.ts';
 import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
 import { entries, prepare, receive, usedFolder } from './used-folder.ts';
 
@@ -28,33 +29,10 @@ function putStore(from: string, into: string): void {
   for (const name of readdirSync(from)) if (name.startsWith('store.db')) cpSync(join(from, name), join(into, name));
 }
 
-async function send(server: TestServer, key: string, count: number): Promise<void> {
-  for (let n = 0; n < count; n++) assert.equal((await post(server, key, { users: [user(`u${n}`)] })).status, 202);
-}
-
-interface Ledger {
-  readonly balanced: boolean;
-  readonly missing_records: number;
-  readonly lost_records: number;
-  readonly warnings: string[];
-  readonly totals: { readonly users: { readonly stored: number } };
-}
-
-async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
-  return (await get(server, key, '/ledger')).body as Ledger;
-}
-
 /** Why processing waits, as `GET /health` says it. */
 async function problemOf(server: TestServer, key: string): Promise<string | null> {
   const { body } = await get(server, key, '/health');
   return (body as { readonly processing_problem: string | null }).processing_problem;
-}
-
-async function stored(server: TestServer, key: string, users: number): Promise<void> {
-  await eventually(`${users} users are stored`, async () => {
-    const { balanced, totals } = await ledgerOf(server, key);
-    return balanced && totals.users.stored === users;
-  });
 }
 
 const OTHER_STORE =
@@ -105,12 +83,12 @@ suite('A store that was made from another copy of the log', () => {
     const first = await launch(scope, { dataFolder: old, env });
     const { key } = first;
     await send(first, key, 5);
-    await stored(first, key, 5);
+    await allStored(first, key, 5);
     await first.stop();
     cpSync(old, copy, { recursive: true });
     const second = await launch(scope, { dataFolder: old, env });
     await send(second, key, 10);
-    await stored(second, key, 15);
+    await allStored(second, key, 15);
     await second.stop();
     await appendAll(copy, entries(3));
     assert.match(await refusedStart({ dataFolder: copy, env }), OTHER_STORE);
@@ -136,7 +114,7 @@ suite('The name of a log', () => {
     const first = await launch(scope, { dataFolder: folder, env });
     const { key } = first;
     await send(first, key, 3);
-    await stored(first, key, 3);
+    await allStored(first, key, 3);
     await first.stop();
     const log = join(folder, 'log');
     const reader = openEmbeddedLogReader({ folder: log });
@@ -168,7 +146,7 @@ suite('The name of a log', () => {
     cpSync(away, log, { recursive: true, force: false });
     for (const name of readdirSync(log)) if (name.endsWith('.missing')) rmSync(join(log, name));
     const third = await launch(scope, { dataFolder: folder, env });
-    await stored(third, key, 18);
+    await allStored(third, key, 18);
     const repaired = await ledgerOf(third, key);
     assert.deepEqual([repaired.missing_records, repaired.lost_records], [0, 0]);
     assert.equal(await problemOf(third, key), null);
@@ -300,7 +278,7 @@ suite('The start, /health and the doctor report that more may have been acknowle
       await send(first, key, 2);
       for (const name of ['log', 'log-ends']) cpSync(join(folder, name), join(earlier, name), { recursive: true });
       await send(first, key, 2);
-      await stored(first, key, 4);
+      await allStored(first, key, 4);
       await first.kill();
       damage(folder, earlier);
 
@@ -491,7 +469,7 @@ suite('A log that is gone with log-ends before anything was processed', () => {
     const first = await launch(scope, { dataFolder: folder, env });
     const { key } = first;
     await send(first, key, 5);
-    await stored(first, key, 5);
+    await allStored(first, key, 5);
     await first.kill();
     for (const name of ['log', 'log-ends']) rmSync(join(folder, name), { recursive: true });
     const before = await doctor(folder, env);
@@ -501,7 +479,7 @@ suite('A log that is gone with log-ends before anything was processed', () => {
     const second = await launch(scope, { dataFolder: folder, env });
     assert.match((await warningsOf(second, key)).join(), LOG_GONE);
     await send(second, key, 3);
-    await stored(second, key, 8);
+    await allStored(second, key, 8);
     const { warnings, missing_records: missing } = await ledgerOf(second, key);
     assert.match(warnings.join(), LOG_GONE);
     assert.equal(missing, 0);

@@ -9,7 +9,8 @@ import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { doctorHere } from '../cli/doctor-shell.ts';
-import { eventually, get, post, type TestServer, user } from '../server.ts';
+import { eventually, get, type TestServer } from '../server.ts';
+import { ledgerOf, send, storedUsers } from './ledger-of-server.ts';
 import { copyIn, folderIn, launch } from './scope.ts';
 
 const REQUESTS = 40;
@@ -41,27 +42,6 @@ function logOf(dataFolder: string): string {
   return join(dataFolder, 'log');
 }
 
-async function send(server: TestServer, key: string, count: number): Promise<string[]> {
-  const traceIds: string[] = [];
-  for (let n = 0; n < count; n++) {
-    const { status, body } = await post(server, key, { users: [user(`person-${n % 7}`)] });
-    assert.equal(status, 202);
-    traceIds.push((body as { trace_id: string }).trace_id);
-  }
-  return traceIds;
-}
-
-interface Ledger {
-  readonly balanced: boolean;
-  readonly missing_records: number;
-  readonly lost_records: number;
-  readonly totals: { readonly users: { readonly received: number; readonly stored: number } };
-}
-
-async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
-  return (await get(server, key, '/ledger')).body as Ledger;
-}
-
 /** As /health and the metrics have it, which are a little behind. */
 async function showLost(server: TestServer, key: string, records: number): Promise<void> {
   await eventually(
@@ -72,12 +52,6 @@ async function showLost(server: TestServer, key: string, records: number): Promi
     },
     20_000,
   );
-}
-
-async function allStored(server: TestServer, key: string, users: number): Promise<void> {
-  await eventually(`${users} users are stored`, async () => {
-    return (await ledgerOf(server, key)).totals.users.stored === users;
-  });
 }
 
 suite('After the log has lost its newest records', () => {
@@ -91,12 +65,12 @@ suite('After the log has lost its newest records', () => {
     const { key } = first;
     used.key = key;
     await send(first, key, REQUESTS / 2);
-    await allStored(first, key, REQUESTS / 2);
+    await storedUsers(first, key, REQUESTS / 2);
     await first.kill();
     cpSync(logOf(dataFolder), earlier, { recursive: true });
     const second = await launch(shared, { dataFolder });
     await send(second, key, REQUESTS / 2);
-    await allStored(second, key, REQUESTS);
+    await storedUsers(second, key, REQUESTS);
     await second.kill();
   });
   after(() => shared.disposeAsync());
@@ -117,7 +91,7 @@ suite('After the log has lost its newest records', () => {
 
       const third = await launch(scope, { dataFolder });
       const later = await send(third, key, LATER);
-      await allStored(third, key, REQUESTS + LATER);
+      await storedUsers(third, key, REQUESTS + LATER);
       for (const traceId of later) {
         const { body } = await get(third, key, `/traces/${traceId}`);
         assert.equal((body as { status: string }).status, 'processed');
@@ -134,7 +108,7 @@ suite('After the log has lost its newest records', () => {
     const first = await launch(scope, { dataFolder });
     const { key } = first;
     await send(first, key, 5);
-    await allStored(first, key, 5);
+    await storedUsers(first, key, 5);
     await first.kill();
     // The store of that moment: what follows is acknowledged, and not processed in it.
     const storeFiles = readdirSync(dataFolder).filter((name) => name.startsWith('store.db'));
@@ -169,7 +143,7 @@ suite('After the log has lost its newest records', () => {
     );
     const words = /rename \S+\.missing to (\S+\.lost)/.exec(third.stderr())?.[1] ?? '';
     renameSync(words.replace(/\.lost$/, '.missing'), words);
-    await allStored(third, key, 8);
+    await storedUsers(third, key, 8);
     for (const restarted of [false, true]) {
       if (restarted) await third.stop();
       const server = restarted ? await launch(scope, { dataFolder }) : third;
@@ -190,11 +164,11 @@ suite('After the log has lost its newest records', () => {
     const first = await launch(scope, { dataFolder });
     const { key } = first;
     await send(first, key, 5);
-    await allStored(first, key, 5);
+    await storedUsers(first, key, 5);
     await first.stop();
     const second = await launch(scope, { dataFolder });
     await send(second, key, 3);
-    await allStored(second, key, 8);
+    await storedUsers(second, key, 8);
     await second.stop();
     // As retention does.
     rmSync(listSegments(logOf(dataFolder))[0]?.file ?? '');
@@ -202,7 +176,7 @@ suite('After the log has lost its newest records', () => {
     for (const stored of [3, 5]) {
       const server = await launch(scope, { dataFolder });
       if (stored > 3) await send(server, key, 2);
-      await allStored(server, key, stored);
+      await storedUsers(server, key, stored);
       const { balanced, missing_records: missing, lost_records: lost } = await ledgerOf(server, key);
       assert.deepEqual([balanced, missing, lost], [true, 0, 5]);
       if (stored > 3) await showLost(server, key, 5);

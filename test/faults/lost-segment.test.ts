@@ -17,36 +17,13 @@ import { prepareDataFolder } from '../../src/wiring/start-checks.ts';
 import { doctorHere } from '../cli/doctor-shell.ts';
 import { entry } from '../contract/log-entries.ts';
 import { appendAll, processAll, withStore } from '../processor/processing.ts';
-import { eventually, get, post, runSluice, type TestServer, user } from '../server.ts';
+import { eventually, get, runSluice, type TestServer } from '../server.ts';
+import { ledgerOf, send, storedUsers } from './ledger-of-server.ts';
 import { folderIn, launch, type Scope } from './scope.ts';
 
 const STORED = 2;
 const WAITING = 36;
 const ARGS = ['--log-segment', '1MB'];
-
-interface Ledger {
-  readonly balanced: boolean;
-  readonly missing_records: number;
-  readonly lost_records: number;
-  readonly totals: { readonly users: { readonly received: number; readonly stored: number; readonly pending: number } };
-}
-
-async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
-  return (await get(server, key, '/ledger')).body as Ledger;
-}
-
-async function send(server: TestServer, key: string, count: number, text = ''): Promise<void> {
-  for (let n = 0; n < count; n++) {
-    const body = { users: [user(`u${n}`, [{ event_name: 'tested', text }])] };
-    assert.equal((await post(server, key, body)).status, 202);
-  }
-}
-
-async function storedUsers(server: TestServer, key: string, users: number): Promise<void> {
-  await eventually(`${users} users are stored`, async () => {
-    return (await ledgerOf(server, key)).totals.users.stored === users;
-  });
-}
 
 /** As the ledger and health have it at once, and metrics a little later. */
 async function showsMissing(server: TestServer, key: string, records: number, received: number): Promise<void> {

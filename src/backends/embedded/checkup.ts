@@ -1,14 +1,14 @@
 /**
- * What `sluice doctor` and the check of a backup read from the embedded files: which segments of the log a start would
- * refuse, how much disk is free, whether every page and every link of the store is intact. Reads only; takes no lock
- * that a server would notice.
+ * What `sluice doctor` and the check of a backup read from the embedded files: whether a start would refuse the newest
+ * segment of the log, how much disk is free, whether every page and every link of the store is intact. Reads only; takes
+ * no lock that a server would notice.
  */
 
 import { statfsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { damageIn, isDamage } from './database.ts';
-import { inspectSegment, readLogFacts } from './log/recovery.ts';
+import { inspectSegment } from './log/recovery.ts';
 import { holdsRecords, listSegments } from './log/segments.ts';
 import { StoreConnection } from './store/connection.ts';
 import { type BlockEvent, unpackBlock } from './store/event-blocks.ts';
@@ -38,19 +38,16 @@ export function findingsInStore(file: string, isDeep: boolean): string[] {
   }
 }
 
-/**
- * By file, the segments of the log that a start would refuse, with its messages: it checks the newest one. For a folder
- * without a running server.
- */
-export function unrecoverableSegments(logFolder: string): Map<string, string> {
+/** Why a start would refuse the newest segment of the log; null if it would not. For a folder without a running server. */
+export function problemOfNewestSegment(logFolder: string): string | null {
   const newest = listSegments(logFolder).at(-1);
-  if (newest === undefined || !holdsRecords(newest)) return new Map();
+  if (newest === undefined || !holdsRecords(newest)) return null;
   try {
-    inspectSegment(newest, readLogFacts(logFolder));
-    return new Map();
+    inspectSegment(newest);
+    return null;
   } catch (error) {
     if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
-    return new Map([[newest.file, error.message]]);
+    return error.message;
   }
 }
 

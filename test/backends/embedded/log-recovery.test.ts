@@ -5,7 +5,7 @@ import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { openEmbeddedLogAppender } from '../../../src/backends/embedded/log/appender.ts';
-import { inspectSegment, readLogFacts, recoverSegment } from '../../../src/backends/embedded/log/recovery.ts';
+import { inspectSegment, recoverSegment } from '../../../src/backends/embedded/log/recovery.ts';
 import { openEmbeddedLogReader } from '../../../src/backends/embedded/log/reader.ts';
 import { listSegments, type Segment } from '../../../src/backends/embedded/log/segments.ts';
 import { entry, readAll } from '../../contract/log-entries.ts';
@@ -75,11 +75,11 @@ suite('The newest segment after a crash', () => {
       without(log, ...missing);
       // The commit was not acknowledged.
       writeFileSync(`${log.folder}-ends`, log.ends[1] ?? '');
-      const found = recoverSegment(log.segment, readLogFacts(log.folder));
+      const found = recoverSegment(log.segment);
       assert.equal(found.end, left + 1);
       assert.equal(statSync(log.segment.file).size, found.bytes);
       assert.deepEqual(await tracesIn(log.folder), traces(left));
-      assert.deepEqual(recoverSegment(log.segment, readLogFacts(log.folder)), found);
+      assert.deepEqual(recoverSegment(log.segment), found);
     });
   }
 
@@ -88,7 +88,7 @@ suite('The newest segment after a crash', () => {
     const log = await threeCommits(scope);
     without(log, 8);
     const before = readFileSync(log.segment.file);
-    assert.throws(() => recoverSegment(log.segment, readLogFacts(log.folder)), {
+    assert.throws(() => recoverSegment(log.segment), {
       name: 'LogCorruptError',
       message: /is damaged: at position 8, which was acknowledged\. With the server stopped, put .+ back from a backup/,
     });
@@ -101,7 +101,7 @@ suite('The newest segment after a crash', () => {
       const log = await threeCommits(scope);
       without(log, position);
       rmSync(`${log.folder}-ends`);
-      assert.throws(() => inspectSegment(log.segment, readLogFacts(log.folder)), {
+      assert.throws(() => inspectSegment(log.segment), {
         name: 'LogCorruptError',
         message: new RegExp(`is damaged: records follow a damaged part, at position ${position}\\.`),
       });

@@ -36,9 +36,8 @@ import { canWrite, isFullDisk } from '../disk.ts';
 import { type Lock, lockForBackup, lockHolderOf } from '../folder-lock.ts';
 import { readLogInstallation, wasUsedByServer } from '../installation.ts';
 import { readAcknowledgedEnd } from '../log/ends.ts';
-import { inspectSegment, isEndUnknown, readLogFacts, unknownEndText } from '../log/recovery.ts';
+import { inspectSegment, isEndUnknown, newestRecordBefore, unknownEndText } from '../log/recovery.ts';
 import { findLogName } from '../log/name.ts';
-import { newestRecordBefore } from '../log/reader.ts';
 import {
   findEnd,
   MissingPositionsError,
@@ -200,7 +199,7 @@ async function copySegment(segment: Segment, isNewest: boolean, setup: CopySetup
 /** As at start. A server that starts meanwhile checks it itself. */
 function assertRecoverable(segment: Segment, { dataFolder }: CopySetup): void {
   try {
-    inspectSegment(segment, readLogFacts(logFolderOf(dataFolder)));
+    inspectSegment(segment);
   } catch (error) {
     if (!lockHolderOf(dataFolder).isHeld) throw error;
   }
@@ -388,8 +387,8 @@ function logFactsOf(segments: readonly CountedSegment[]): LogFacts {
  * log.
  */
 async function countRecords(whole: Omit<SegmentRange, 'from'>, stop: AbortSignal): Promise<number> {
-  const { segment, until } = whole;
-  if (!holdsRecords(segment) || segment.firstPosition === until) return 0;
+  const { segment } = whole;
+  if (!holdsRecords(segment)) return 0;
   let from = segment.firstPosition;
   const cache = new SegmentCache();
   try {

@@ -4,11 +4,10 @@
  */
 
 import { logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
-import { createLogEnds, rewriteLogEnds } from '../log/recovery.ts';
+import { rewriteLogEnds } from '../log/recovery.ts';
 import { skipNumbersAfterRestore } from '../store/starts.ts';
 
 export function prepareRestored(folder: string, now: number): void {
   skipNumbersAfterRestore(storeFileOf(folder), now);
   rewriteLogEnds(logFolderOf(folder));
-  createLogEnds(logFolderOf(folder));
 }

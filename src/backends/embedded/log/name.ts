@@ -13,9 +13,9 @@
 import { randomUUID } from 'node:crypto';
 import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { sizeOfFile } from '../../../data-folder/files.ts';
 import { ForeignSegmentError } from '../../../log.ts';
 import { readLogEnds } from './ends.ts';
-import { isEmpty } from './segment-reader.ts';
 import { findOwnHeader, findSegmentHeader, listReadable, readIfThere } from './segments.ts';
 
 const NAME = /^local:[0-9a-f-]{36}$/;
@@ -80,7 +80,7 @@ export function assertOwnSegments(folder: string): void {
   }
   const found = listReadable(folder).flatMap((segment) => {
     const header = findOwnHeader(segment, logName);
-    return header === undefined || isEmpty(segment) ? [] : [{ file: segment.file, header }];
+    return header === undefined || header.end === sizeOfFile(segment.file) ? [] : [{ file: segment.file, header }];
   });
   const at = (position: number | undefined) => found.find(({ header }) => header.firstPosition === position);
   const acknowledged = at(ends?.segment.firstPosition);

@@ -24,7 +24,7 @@ import {
 } from '../../../log.ts';
 import { messageOf } from '../../../errors.ts';
 import { sizeOfFile } from '../../../data-folder/files.ts';
-import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts';
+import { positionsText } from '../../../log/continuity.ts';
 import { isBackupRunning } from '../folder-lock.ts';
 import { findDurableEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
@@ -32,14 +32,15 @@ import { outdatedMarkers } from './recovery.ts';
 import {
   BATCH_BYTES_MAX,
   endOfSegment,
+  isGapMarker,
   MissingPositionsError,
   newestBefore,
+  rangesOf,
   readHeaders,
   readRecords,
   SegmentCache,
   SegmentGoneError,
   type SegmentRange,
-  UNBOUNDED,
   UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
@@ -306,15 +307,12 @@ class EmbeddedLogReader implements LogReader {
     }
   }
 
-  /** By order of appending. */
   #newestReceivedAt(range: SegmentRange): number {
     // Compression sets it to that time. A copy may have a later one; an empty or damaged segment is kept that long, too.
     const changedAt = statSync(range.segment.file).mtimeMs;
     if (range.segment.isCompressed) return changedAt;
     try {
-      const last = endOfSegment(range, this.#cache) - 1;
-      // With its body: the checksum is over both.
-      return readRecords({ ...range, from: last }, 1, this.#cache).records[0]?.receivedAt ?? changedAt;
+      return newestBefore(range, this.#cache)?.receivedAt ?? changedAt;
     } catch (error) {
       if (error instanceof LogCorruptError || error instanceof LogUnavailableError) return changedAt;
       throw error;
@@ -357,7 +355,12 @@ class EmbeddedLogReader implements LogReader {
     // Read before the segments: a record is noted there after it is in its segment.
     const durable = findDurableEnd(folder);
     const log = { logName: this.#findName(), durable, isDurableOnly: consumer !== undefined };
-    return listRanges(this.#segments(), log, position);
+    const segments = this.#segments();
+    return {
+      ranges: rangesOf(segments, log, position),
+      firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY,
+      isEndLost: segments.at(-1)?.state === 'lost',
+    };
   }
 
   #segments(): Segment[] {
@@ -406,48 +409,6 @@ class EmbeddedLogReader implements LogReader {
         'continues without them.',
     );
   }
-}
-
-/**
- * The newest record of a local log below a position: a store that has processed everything below it must have it
- * (`log/continuity.ts`). Unreadable segments are skipped.
- */
-export function newestRecordBefore(folder: string, position: number): ProcessedRecord | undefined {
-  const { ranges } = listRanges(listSegments(folder), { logName: findLogName(folder), ...UNBOUNDED }, 0);
-  for (const range of ranges.toReversed()) {
-    if (isGapMarker(range) || range.segment.firstPosition >= position) continue;
-    try {
-      const newest = newestBefore(range, undefined, Math.min(position, range.until ?? position));
-      if (newest !== undefined) return { partition: LOCAL_PARTITION, ...newest };
-    } catch (error) {
-      if (!(error instanceof LogCorruptError)) throw error;
-    }
-  }
-  return undefined;
-}
-
-/** What the segments hold from `position` on, in order, with the markers of missing records. */
-function listRanges(
-  segments: readonly Segment[],
-  log: Pick<SegmentRange, 'logName' | 'durable' | 'isDurableOnly'>,
-  position: number,
-): Listing {
-  const startAt = segments.findLastIndex((segment) => segment.firstPosition <= position);
-  const isSkipped = ({ state }: Segment): boolean => state === 'lost' || state === 'unused';
-  const ranges: SegmentRange[] = [];
-  for (const [index, segment] of segments.entries()) {
-    if (index < startAt || isSkipped(segment)) continue;
-    const from = Math.max(position, segment.firstPosition);
-    const next = segments[index + 1];
-    ranges.push({ ...log, segment, from, until: next?.firstPosition, next });
-  }
-  const newest = segments.at(-1);
-  const isEndLost = newest !== undefined && isSkipped(newest);
-  return { ranges, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
-}
-
-function isGapMarker({ segment }: SegmentRange): boolean {
-  return segment.state === 'missing';
 }
 
 function ifReadable<T>(otherwise: T, read: () => T): T {

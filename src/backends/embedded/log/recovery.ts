@@ -14,29 +14,36 @@
  * records the end that it finds. The very first start writes `log-ends` before anything outside the log shows that a
  * server has started: if a server has run and the file is gone, it was lost.
  *
- * Markers of missing and lost records: if an operator has put back the segment that has the records, the marker is removed.
+ * Markers of missing records: a start leaves them where records are gone, at the end or between two segments. If an
+ * operator has put back the segment that has the records, the next start removes the marker.
  */
 
 import { closeSync, existsSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { messageOf } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
-import type { MissingRecords } from '../../../log/continuity.ts';
+import { type MissingRecords, missingRecordsText, type ProcessedRecord } from '../../../log/continuity.ts';
 import { cannotOpen, fullDiskText, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
 import { findDurableEnd, LogEnds, NO_SEGMENT, readAcknowledgedEnd, readLogEnds } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
 import {
   type DurableEnd,
   diskErrorText,
+  endOfSegment,
   findEnd,
+  isGapMarker,
   isUnfinished,
+  newestBefore,
+  rangesOf,
   SegmentCache,
+  type SegmentRange,
   SegmentReader,
+  UNBOUNDED,
+  UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
   assertWrittenHere,
   damagedText,
-  findSegmentHeader,
   holdsRecords,
   listMarkers,
   listReadable,
@@ -46,28 +53,76 @@ import {
   type Marker,
   removeSegment,
   type Segment,
+  segmentFile,
   type SegmentHeader,
 } from './segments.ts';
+import { noteLogWarning } from './warnings.ts';
 
-export interface RecoveredSegment {
-  /** Undefined if its creation was interrupted. */
-  readonly header: SegmentHeader | undefined;
+interface RecoveredLog {
+  /** The next position. */
+  readonly end: number;
+  readonly missing: MissingRecords | null;
+  /** The newest segment with records. */
+  readonly previous: SegmentHeader['previous'];
+}
+
+/**
+ * For a start that holds the lock of the folder, before it writes. Repairs the newest segment, marks missing records, and
+ * finds where to continue. `processed` as for `missingAtEnd`.
+ */
+export function recoverLog(folder: string, processed: number): RecoveredLog {
+  let newestEnd: number | undefined;
+  for (const range of rangesAtRest(folder)) {
+    if (isGapMarker(range)) continue;
+    // The others are complete, by their size; their records have checksums and are checked when they are read.
+    if (range.until === undefined) newestEnd = recoverSegment(range.segment).end;
+    else markGap(folder, range, range.until);
+  }
+  const end = newestEnd ?? endOfSegments(folder);
+  const newest = endOfRecords(folder);
+  const previous = newest === undefined ? null : { ...newest.segment, bytes: newest.bytes };
+  const missing = missingAtEnd(folder, processed, end);
+  if (missing !== null) markMissingAtEnd(folder, missing);
+  return { end: missing?.to ?? end, missing, previous };
+}
+
+/**
+ * Marks missing records between the end of a segment and the beginning of the next one. A marker replaces an empty
+ * segment. Unreadable segments are reported by readers.
+ */
+function markGap(folder: string, range: SegmentRange, until: number): void {
+  const { segment, next } = range;
+  // Both were processed, and so was what is missing between them.
+  if (segment.isCompressed && next?.isCompressed === true) return;
+  try {
+    const end = endOfSegment(range);
+    if (end >= until) return;
+    if (end === segment.firstPosition) removeSegment(segment.file);
+    makeMarker(folder, end, 'missing');
+  } catch (error) {
+    if (!(error instanceof UnreadableSegmentError)) throw error;
+  }
+}
+
+/** Marks the missing records that the store has not processed. */
+function markMissingAtEnd(folder: string, missing: MissingRecords): void {
+  const { from, to, processed, doubt } = missing;
+  // Before anything changes: afterwards the log seems to be complete.
+  if (doubt !== null) noteLogWarning(folder, missingRecordsText(missing));
+  // An empty segment, in the place of the marker.
+  removeSegment(segmentFile(folder, from));
+  // Without a segment the beginning of the log is unknown: retention removes processed records.
+  const position = listSegments(folder).length > 0 ? from : Math.max(from, processed);
+  if (position < to) makeMarker(folder, position, 'missing');
+}
+
+interface RecoveredSegment {
   /** The position after its last record. */
   readonly end: number;
   /** Its size up to there. */
   readonly bytes: number;
   /** Where its last commit begins; undefined if it contains no record. */
   readonly lastCommitAt: number | undefined;
-}
-
-/** What is known of the log from other files. */
-export interface LogFacts {
-  readonly logName: string | undefined;
-  readonly acknowledged: DurableEnd | undefined;
-}
-
-export function readLogFacts(folder: string): LogFacts {
-  return { logName: findLogName(folder), acknowledged: findDurableEnd(folder) };
 }
 
 /** A multiple of any page size: a page must be written as a whole. */
@@ -78,9 +133,9 @@ const COPY_BYTES = 1024 * 1024;
  * Checks the segment, and repairs it: truncates it after the last intact record, and syncs it. Throws `LogCorruptError`,
  * or `LogUnavailableError` if the disk does not let it; both with messages for an operator.
  */
-export function recoverSegment(segment: Segment, facts: LogFacts): RecoveredSegment {
+export function recoverSegment(segment: Segment): RecoveredSegment {
   return withOperatorMessage(segment, () => {
-    const recovered = inspect(segment, facts);
+    const recovered = inspect(segment);
     const { lastCommitAt, bytes } = recovered;
     // Only complete segments are compressed.
     if (lastCommitAt !== undefined && !segment.isCompressed) writeAgain(segment.file, lastCommitAt, bytes);
@@ -89,8 +144,8 @@ export function recoverSegment(segment: Segment, facts: LogFacts): RecoveredSegm
 }
 
 /** The same without repairs. */
-export function inspectSegment(segment: Segment, facts: LogFacts): RecoveredSegment {
-  return withOperatorMessage(segment, () => inspect(segment, facts));
+export function inspectSegment(segment: Segment): RecoveredSegment {
+  return withOperatorMessage(segment, () => inspect(segment));
 }
 
 function withOperatorMessage<T>({ file }: Segment, work: () => T): T {
@@ -110,11 +165,12 @@ function withOperatorMessage<T>({ file }: Segment, work: () => T): T {
   }
 }
 
-function inspect(segment: Segment, { logName, acknowledged }: LogFacts): RecoveredSegment {
+function inspect(segment: Segment): RecoveredSegment {
   const { file, firstPosition } = segment;
-  if (isUnfinished(file)) return { header: undefined, end: firstPosition, bytes: 0, lastCommitAt: undefined };
+  const folder = dirname(file);
+  if (isUnfinished(file)) return { end: firstPosition, bytes: 0, lastCommitAt: undefined };
   using open = new SegmentReader(segment, new SegmentCache());
-  assertWrittenHere(segment, logName, open.header);
+  assertWrittenHere(segment, findLogName(folder), open.header);
   let { position: end, offset: bytes } = open.start;
   let lastCommit: number | undefined;
   let lastCommitAt: number | undefined;
@@ -128,6 +184,7 @@ function inspect(segment: Segment, { logName, acknowledged }: LogFacts): Recover
     end += 1;
     bytes = found.end;
   }
+  const acknowledged = findDurableEnd(folder);
   const isNamed = acknowledged?.segment.id === open.header.id && acknowledged.bytes <= open.size;
   if (isNamed && acknowledged.bytes > bytes) throw damaged(segment, `at position ${end}, which was acknowledged`);
   for (let at = bytes; ; ) {
@@ -136,7 +193,7 @@ function inspect(segment: Segment, { logName, acknowledged }: LogFacts): Recover
     if (found.commit > end) throw damaged(segment, `records follow a damaged part, at position ${end}`);
     at = found.end;
   }
-  return { header: open.header, end, bytes, lastCommitAt };
+  return { end, bytes, lastCommitAt };
 }
 
 function damaged(segment: Segment, what: string): LogCorruptError {
@@ -194,15 +251,17 @@ export function removeOutdatedMarkers(folder: string): string[] {
 
 /** The position after the last one covered by segments, and by markers of missing records. */
 export function endOfSegments(folder: string): number {
-  const segments = listSegments(folder);
-  let end = 1;
-  for (const segment of segments) {
-    // The number of records in it is uncertain, and positions are never used twice.
-    if (segment.state === 'lost') end = segment.firstPosition + LOST_POSITIONS;
-    else if (!holdsRecords(segment)) end = Math.max(end, segment.firstPosition);
-    else if (segment === segments.at(-1)) end = findEnd(segment)?.position ?? segment.firstPosition;
-  }
-  return end;
+  const newest = listSegments(folder).at(-1);
+  if (newest === undefined) return 1;
+  if (newest.state === 'lost') return endOfLost(folder, newest);
+  return (holdsRecords(newest) ? findEnd(newest)?.position : undefined) ?? newest.firstPosition;
+}
+
+/** Of the newest segment, which was given up. Without an acknowledged end in it, it is unknown how many records it had. */
+function endOfLost(folder: string, { firstPosition }: Segment): number {
+  const acknowledged = readAcknowledgedEnd(folder);
+  const unknown = firstPosition + LOST_POSITIONS;
+  return acknowledged > firstPosition && acknowledged < unknown ? acknowledged : unknown;
 }
 
 /**
@@ -246,12 +305,13 @@ export function isEndUnknown(folder: string, processed = 0, wasUsedByServer = fa
 /** With the end that the segments have. For a server that holds the lock, before it writes, and for a restore. */
 export function rewriteLogEnds(folder: string): void {
   const newest = listSegments(folder).at(-1);
-  // Readers report a segment that cannot be read.
-  if (newest === undefined || !holdsRecords(newest) || findSegmentHeader(newest) === undefined) return;
+  // Of one that was given up, or a marker, the end is not known.
+  if (newest !== undefined && !holdsRecords(newest)) return;
+  const first = newest?.firstPosition ?? 1;
   const found = endOfRecords(folder);
   // Every start leaves a segment, which may be empty, and which the next start replaces: it is not named.
-  const isNewestEmpty = found === undefined || found.position < newest.firstPosition;
-  const end = isNewestEmpty ? { position: newest.firstPosition, segment: NO_SEGMENT, bytes: 0 } : found;
+  const isNewestEmpty = found === undefined || found.position < first;
+  const end = isNewestEmpty ? { position: first, segment: NO_SEGMENT, bytes: 0 } : found;
   const ends = new LogEnds(folder, localLogName(folder), end.position);
   ends.afterCommit(end);
   ends.close();
@@ -259,8 +319,7 @@ export function rewriteLogEnds(folder: string): void {
 
 /** For a log that was never served, as far as the files next to it show: from then on its loss is noticed. */
 export function createLogEnds(folder: string): void {
-  if (readLogEnds(folder) !== undefined || isEndUnknown(folder)) return;
-  new LogEnds(folder, localLogName(folder), endOfSegments(folder)).close();
+  if (readLogEnds(folder) === undefined && !isEndUnknown(folder)) rewriteLogEnds(folder);
 }
 
 /** The message of a start and of `sluice doctor` about an uncertain end of the log. */
@@ -275,6 +334,28 @@ export function unknownEndText(folder: string): string {
     'log-ends is missing, cannot be read or is older than the log: whether requests were acknowledged beyond the newest ' +
     'record that the log has now is not known. After a power loss an older one is normal'
   );
+}
+
+/**
+ * The newest record of the log below a position: a store that has processed everything below it must have it
+ * (`log/continuity.ts`). Unreadable segments are skipped.
+ */
+export function newestRecordBefore(folder: string, position: number): ProcessedRecord | undefined {
+  for (const range of rangesAtRest(folder).toReversed()) {
+    if (isGapMarker(range) || range.segment.firstPosition >= position) continue;
+    try {
+      const newest = newestBefore(range, undefined, Math.min(position, range.until ?? position));
+      if (newest !== undefined) return newest;
+    } catch (error) {
+      if (!(error instanceof LogCorruptError)) throw error;
+    }
+  }
+  return undefined;
+}
+
+/** For a folder that no server writes to. */
+function rangesAtRest(folder: string): SegmentRange[] {
+  return rangesOf(listSegments(folder), { logName: findLogName(folder), ...UNBOUNDED });
 }
 
 /** After the newest readable record. */

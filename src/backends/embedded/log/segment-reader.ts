@@ -26,7 +26,6 @@ import {
 import {
   assertWrittenHere,
   damagedText,
-  findCompressedHeader,
   findSegmentHeader,
   HEADER_BYTES_MAX,
   restoreOrGiveUp,
@@ -90,6 +89,25 @@ export interface SegmentRange {
 
 /** For a folder without a running server. */
 export const UNBOUNDED = { durable: undefined, isDurableOnly: false } as const;
+
+/** What the segments contain from a position on, in order, with the markers of missing records. */
+export function rangesOf(
+  segments: readonly Segment[],
+  log: Pick<SegmentRange, 'logName' | 'durable' | 'isDurableOnly'>,
+  position = 0,
+): SegmentRange[] {
+  const startAt = segments.findLastIndex(({ firstPosition }) => firstPosition <= position);
+  const wanted = segments.slice(Math.max(0, startAt));
+  return wanted.flatMap((segment, index) => {
+    if (segment.state === 'lost') return [];
+    const next = wanted[index + 1];
+    return [{ ...log, segment, from: Math.max(position, segment.firstPosition), until: next?.firstPosition, next }];
+  });
+}
+
+export function isGapMarker({ segment }: SegmentRange): boolean {
+  return segment.state === 'missing';
+}
 
 interface ReadRecords {
   readonly records: LogRecord[];
@@ -174,12 +192,12 @@ export class SegmentReader implements Disposable {
       this.#close = () => closeSync(descriptor);
     }
     try {
-      const found = segmentHeaderIn(this.#read(0, HEADER_BYTES_MAX), file);
-      if (found === undefined) {
+      const header = segmentHeaderIn(this.#read(0, HEADER_BYTES_MAX), file);
+      if (header === undefined) {
         throw new UnreadableSegmentError(damagedText(segment, 'it has no readable header'));
       }
-      this.header = found.header;
-      this.start = { position: found.header.firstPosition, offset: found.end };
+      this.header = header;
+      this.start = { position: header.firstPosition, offset: header.end };
     } catch (error) {
       this.#close();
       throw error;
@@ -358,35 +376,26 @@ export function readHeaders(
   });
 }
 
-/** The newest record of the range below a position; undefined if there is none. */
+/** The newest record of the range below a position, by order of appending; undefined if there is none. */
 export function newestBefore(
   range: SegmentRange,
   cache = new SegmentCache(),
   below = Number.MAX_SAFE_INTEGER,
-): Pick<LogHeader, 'position' | 'traceId' | 'receivedAt'> | undefined {
+): LogRecord | undefined {
   const last = Math.min(below, endOfSegment(range, cache)) - 1;
   if (last < range.segment.firstPosition) return undefined;
-  return readHeaders({ ...range, from: last }, cache, { countMax: 1 }).headers[0];
+  // With its body: the checksum is over both.
+  return readRecords({ ...range, from: last }, 1, cache).records[0];
 }
 
 /** Where the intact records of a segment end, durable or not. Undefined if it cannot be read. */
-export function findEnd(segment: Segment): (DurableEnd & { readonly segment: SegmentHeader }) | undefined {
+export function findEnd(segment: Segment): DurableEnd | undefined {
   try {
     using open = new SegmentReader(segment, new SegmentCache());
     const { position, offset } = open.endOfRecords();
     return { position, segment: open.header, bytes: offset };
   } catch {
     return undefined;
-  }
-}
-
-/** Whether it has no record; also true for an unreadable one, which its readers report. */
-export function isEmpty(segment: Segment): boolean {
-  try {
-    using open = new SegmentReader(segment, new SegmentCache());
-    return open.scan(open.start).next().done === true;
-  } catch {
-    return true;
   }
 }
 
@@ -414,8 +423,7 @@ export function isUnfinished(file: string): boolean {
 
 /** Whether the next segment was begun when this one was complete. */
 function isFollowedByNext({ segment, next }: SegmentRange): boolean {
-  const header = next && (next.isCompressed ? findCompressedHeader(next) : findSegmentHeader(next));
-  return header?.previous?.firstPosition === segment.firstPosition;
+  return next !== undefined && findSegmentHeader(next)?.previous?.firstPosition === segment.firstPosition;
 }
 
 /** By its size, as the next segment or the durable end has it; false if that is not known. */

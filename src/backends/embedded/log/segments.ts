@@ -9,8 +9,8 @@
  * positions without its records. If a start finds that the log has lost its end, or that there is a gap between two
  * segments, it leaves an empty `….log.missing`: the records from that position up to the next segment were acknowledged
  * and are not here. If the records are put back, the segment wins over both kinds of marker (`./recovery.ts`). A start
- * after the newest segment was given up continues `LOST_POSITIONS` after it, because the number of its records is unknown.
- * An empty `….log.unused` marks where the known ones end.
+ * after the newest segment was given up continues at the end that `log-ends` has; without that, the number of its records is
+ * unknown, and it continues `LOST_POSITIONS` after it.
  *
  * The header says in which log (`./name.ts`) and from which position on the segment was written. A segment found elsewhere
  * was copied or renamed; it is never read, since its records would be processed again. The header also has the size of the
@@ -48,10 +48,10 @@ export interface Segment {
   readonly file: string;
   readonly firstPosition: number;
   /**
-   * `lost`: given up by an operator, its records are not read. `missing` and `unused` are empty marker files: of
-   * acknowledged records that are gone; of positions that were never assigned, as far as is known.
+   * `lost`: given up by an operator, its records are not read. `missing`: an empty marker file, of acknowledged records
+   * that are gone.
    */
-  readonly state: 'records' | 'lost' | 'missing' | 'unused';
+  readonly state: 'records' | 'lost' | 'missing';
   readonly isCompressed: boolean;
 }
 
@@ -72,10 +72,16 @@ export interface SegmentHeader extends SegmentId {
   readonly previous: (SegmentId & { readonly bytes: number }) | null;
 }
 
+/** A header that was read from its segment. */
+interface FoundHeader extends SegmentHeader {
+  /** Where the first record begins. */
+  readonly end: number;
+}
+
 const NAME_DIGITS = 16;
-const SEGMENT_NAME = /^(\d{16})\.log(?:\.(zst|lost|missing|unused))?$/;
+const SEGMENT_NAME = /^(\d{16})\.log(?:\.(zst|lost|missing))?$/;
 /** If several files have the same position, the first suffix in this list wins. */
-const SUFFIXES = [undefined, 'zst', 'lost', 'missing', 'unused'];
+const SUFFIXES = [undefined, 'zst', 'lost', 'missing'];
 /** The seed of the first frame, before that of the segment is known. */
 const HEADER_SEED = 0;
 /** More than the first frame of a segment has. */
@@ -131,7 +137,7 @@ export function segmentFile(folder: string, firstPosition: number): string {
 }
 
 /** Notes what the positions from `position` up to the next segment are. Survives a power loss. */
-export function makeMarker(folder: string, position: number, state: Exclude<Segment['state'], 'records'>): void {
+export function makeMarker(folder: string, position: number, state: Marker['state']): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   closeSync(openSync(`${segmentFile(folder, position)}.${state}`, 'a', 0o600));
   for (const path of [folder, dirname(folder)]) syncPath(path);
@@ -173,10 +179,7 @@ export function damagedText(segment: Pick<Segment, 'file'>, what: string): strin
  * From the first bytes of a segment. Undefined if they have no readable header: a start was interrupted, or it is damaged.
  * Throws for a header that this version does not know.
  */
-export function segmentHeaderIn(
-  bytes: Buffer,
-  file: string,
-): { readonly header: SegmentHeader; readonly end: number } | undefined {
+export function segmentHeaderIn(bytes: Buffer, file: string): FoundHeader | undefined {
   const frame = frameAt(bytes, 0, HEADER_SEED);
   if (frame === null || frame.end > bytes.length || !isIntact(bytes, frame, HEADER_SEED)) return undefined;
   const values = JSON.parse(headerIn(bytes, frame)) as {
@@ -191,31 +194,20 @@ export function segmentHeaderIn(
   }
   const { previous } = values;
   return {
-    header: {
-      logName: values.log,
-      firstPosition: values.first_position,
-      id: values.id,
-      previous: previous && { firstPosition: previous.first_position, id: previous.id, bytes: previous.bytes },
-    },
+    logName: values.log,
+    firstPosition: values.first_position,
+    id: values.id,
+    previous: previous && { firstPosition: previous.first_position, id: previous.id, bytes: previous.bytes },
     end: frame.end,
   };
 }
 
-/** Undefined if it cannot be read, which its readers report, or is compressed. */
-export function findSegmentHeader({ file, isCompressed }: Segment): SegmentHeader | undefined {
-  return isCompressed ? undefined : headerIfReadable(file, () => firstBytes(file, HEADER_BYTES_MAX));
-}
-
-/** The same for a compressed one, of which it decompresses the beginning. */
-export function findCompressedHeader({ file }: Segment): SegmentHeader | undefined {
-  return headerIfReadable(file, () =>
-    zstdDecompressSync(firstBytes(file, FIRST_BLOCK_BYTES), { finishFlush: constants.ZSTD_e_continue }),
-  );
-}
-
-function headerIfReadable(file: string, read: () => Buffer): SegmentHeader | undefined {
+/** Undefined if it cannot be read, which its readers report. Of a compressed segment it decompresses the beginning. */
+export function findSegmentHeader({ file, isCompressed }: Segment): FoundHeader | undefined {
   try {
-    return segmentHeaderIn(read(), file)?.header;
+    if (!isCompressed) return segmentHeaderIn(firstBytes(file, HEADER_BYTES_MAX), file);
+    const block = firstBytes(file, FIRST_BLOCK_BYTES);
+    return segmentHeaderIn(zstdDecompressSync(block, { finishFlush: constants.ZSTD_e_continue }), file);
   } catch {
     return undefined;
   }
@@ -246,9 +238,12 @@ export function assertWrittenHere(
   throw new ForeignSegmentError(`The log segment ${file} does not belong there: ${what}. Nothing in it is processed.`);
 }
 
-/** Undefined if it cannot be read; throws if it was written elsewhere. For a segment that need not be read now. */
-export function findOwnHeader(segment: Segment, logName: string | undefined): SegmentHeader | undefined {
-  const header = findSegmentHeader(segment);
+/**
+ * Undefined if it cannot be read or is compressed; throws if it was written elsewhere. For a segment that need not be read
+ * now.
+ */
+export function findOwnHeader(segment: Segment, logName: string | undefined): FoundHeader | undefined {
+  const header = segment.isCompressed ? undefined : findSegmentHeader(segment);
   if (header !== undefined) assertWrittenHere(segment, logName, header);
   return header;
 }

@@ -18,26 +18,12 @@ import { LogUnavailableError } from '../../../log.ts';
 import { AppendSignal } from '../../../runtime/append-signal.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, mayPassByItself } from '../disk.ts';
-import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
+import type { MissingRecords } from '../../../log/continuity.ts';
 import { encodeFrame, encodeHeader } from './frames.ts';
-import { LogEnds, readAcknowledgedEnd } from './ends.ts';
-import { endOfSegments, missingAtEnd, readLogFacts, type RecoveredSegment, recoverSegment } from './recovery.ts';
-import { findLogName, localLogName } from './name.ts';
-import { endOfSegment, findEnd, UNBOUNDED, UnreadableSegmentError } from './segment-reader.ts';
-import {
-  findOwnHeader,
-  holdsRecords,
-  listReadable,
-  listSegments,
-  LOST_POSITIONS,
-  makeMarker,
-  removeSegment,
-  type Segment,
-  segmentFile,
-  type SegmentHeader,
-  SegmentWriter,
-} from './segments.ts';
-import { noteLogWarning } from './warnings.ts';
+import { LogEnds } from './ends.ts';
+import { localLogName } from './name.ts';
+import { recoverLog } from './recovery.ts';
+import { removeSegment, segmentFile, type SegmentHeader, SegmentWriter } from './segments.ts';
 import { messageOf } from '../../../errors.ts';
 
 export interface LogWriterSetup {
@@ -115,7 +101,7 @@ class Writer {
     this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, hasLeft: false }));
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#appendSignal = setup.appendSignal && new AppendSignal(setup.appendSignal);
-    const { end, missing, previous } = this.#recover();
+    const { end, missing, previous } = recoverLog(setup.folder, setup.processed ?? 0);
     this.#nextPosition = end;
     this.#missing = missing;
     this.#ends = new LogEnds(setup.folder, localLogName(setup.folder), this.#nextPosition);
@@ -136,69 +122,6 @@ class Writer {
     for (const { port } of this.#senders.toReversed()) {
       reply(port, { type: 'ready', missing: this.#missing });
     }
-  }
-
-  /** Checks what an earlier process left, and finds where to continue and what is missing before. */
-  #recover(): Pick<SegmentHeader, 'previous'> & { readonly end: number; readonly missing: MissingRecords | null } {
-    const { folder, processed = 0 } = this.#setup;
-    const segments = listSegments(folder);
-    const logName = findLogName(folder);
-    const newest = segments.at(-1);
-    if (newest?.state === 'lost') this.#markEndOfLost(newest);
-    let recovered: RecoveredSegment | undefined;
-    for (const [index, segment] of segments.entries()) {
-      if (!holdsRecords(segment)) continue;
-      findOwnHeader(segment, logName);
-      // The others are complete, by their size; their records have checksums and are checked when they are read.
-      if (segment === newest) recovered = recoverSegment(segment, readLogFacts(folder));
-      else this.#markGap(segment, segments[index + 1] as Segment, logName);
-    }
-    const previous = previousSegment(folder, recovered);
-    const end = recovered?.end ?? endOfSegments(folder);
-    const missing = missingAtEnd(folder, processed, end);
-    if (missing !== null) {
-      // Before anything changes: afterwards the log seems to be complete.
-      if (missing.doubt !== null) noteLogWarning(folder, missingRecordsText(missing));
-      // Makes room for the marker of what is missing from there on.
-      if (newest !== undefined && holdsRecords(newest) && newest.firstPosition === end) removeSegment(newest.file);
-      this.#markMissingAtEnd(missing);
-    }
-    return { end: missing?.to ?? end, missing, previous };
-  }
-
-  /** Marks where the records of a newest segment that was given up ended, if that is known. */
-  #markEndOfLost({ firstPosition }: Segment): void {
-    const end = readAcknowledgedEnd(this.#setup.folder);
-    const isKnown = end > firstPosition && end < firstPosition + LOST_POSITIONS;
-    if (isKnown) makeMarker(this.#setup.folder, end, 'unused');
-  }
-
-  /**
-   * Marks missing records between the end of a segment and the beginning of the next one. A marker replaces an
-   * empty segment. Unreadable segments are reported by readers.
-   */
-  #markGap(segment: Segment, next: Segment, logName: string | undefined): void {
-    const { file, firstPosition: from } = segment;
-    const until = next.firstPosition;
-    // Both were processed, and so was what is missing between them.
-    if (segment.isCompressed && next.isCompressed) return;
-    try {
-      const end = endOfSegment({ segment, logName, from, until, next, ...UNBOUNDED });
-      if (end >= until) return;
-      if (end === from) removeSegment(file);
-      makeMarker(this.#setup.folder, end, 'missing');
-    } catch (error) {
-      if (!(error instanceof UnreadableSegmentError)) throw error;
-    }
-  }
-
-  /** Marks the missing records that the store has not processed. */
-  #markMissingAtEnd({ from, to, processed }: MissingRecords): void {
-    const { folder } = this.#setup;
-    // Without a segment the beginning of the log is unknown: retention removes processed records.
-    const hasSegments = listSegments(folder).length > 0;
-    const position = hasSegments ? from : Math.max(from, processed);
-    if (position < to) makeMarker(folder, position, 'missing');
   }
 
   /** For times without appends: an append recreates `log-ends` itself, or ends the process, and rotates. */
@@ -407,22 +330,6 @@ class Writer {
       reply(sender.port, { type: 'failed', upToGroup: lastGroups.get(sender) ?? 0, message, fatal });
     }
   }
-}
-
-/** For the first segment of this process. An empty newest one is replaced by it, so the one before that counts. */
-function previousSegment(folder: string, newest: RecoveredSegment | undefined): SegmentHeader['previous'] {
-  if (newest?.header !== undefined) {
-    const { header, end, bytes } = newest;
-    const { firstPosition, id, previous } = header;
-    return end === firstPosition ? previous : { firstPosition, id, bytes };
-  }
-  for (const segment of listReadable(folder).toReversed()) {
-    const found = findEnd(segment);
-    if (found === undefined) continue;
-    const { firstPosition, id } = found.segment;
-    return { firstPosition, id, bytes: found.bytes };
-  }
-  return null;
 }
 
 function reply(port: MessagePort, message: WriterReply): void {
