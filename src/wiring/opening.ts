@@ -219,7 +219,6 @@ export async function prepareDatabase(config: Config): Promise<void> {
   if (logUrl === '') refuseUnmigratedFolder(dataFolder);
   const { migrate, problemOfIndexes } = await import('../backends/postgres/migrations.ts');
   const { findMigration, refuseUnfinishedMigration } = await import('../backends/postgres/migration-state.ts');
-  const { continueArrivalNumbers } = await import('../backends/postgres/store-arrivals.ts');
   await withDatabase(config, async (pool) => {
     const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
     if (problem !== null) throw new OperatorError(problem);
@@ -228,7 +227,6 @@ export async function prepareDatabase(config: Config): Promise<void> {
     if (problemOfSchema !== null) throw new OperatorError(problemOfSchema);
     await refuseUnfinishedMigration(pool);
     if (logUrl === '') await tieLocalLog(config, pool);
-    await continueArrivalNumbers(pool);
   });
 }
 

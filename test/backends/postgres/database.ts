@@ -74,14 +74,13 @@ const EMPTYING = `
     FOR name IN
       SELECT oid FROM pg_class
       WHERE relnamespace = 'sluice'::regnamespace AND relkind = 'r'
-        AND relname NOT IN ('migrations', 'identity', 'arrival_numbers')
+        AND relname NOT IN ('migrations', 'identity')
     LOOP
       EXECUTE format('SELECT EXISTS (SELECT FROM %s)', name) INTO has_rows;
       IF has_rows THEN filled := filled || name::text; END IF;
     END LOOP;
     IF filled IS NOT NULL THEN EXECUTE 'TRUNCATE ' || array_to_string(filled, ', ') || ' CASCADE'; END IF;
     UPDATE identity SET log = NULL WHERE log IS NOT NULL;
-    UPDATE arrival_numbers SET shift = 0 WHERE shift <> 0;
     PERFORM setval(format('%I.%I', schemaname, sequencename), start_value, false)
     FROM pg_sequences WHERE last_value IS NOT NULL;
   END $$`;
