@@ -7,9 +7,9 @@
  * cursor after which events may be missing (`BadCursorError`).
  *
  * Numbers of transactions are from a sequence, which dumps contain, so that they increase in a restored database as well.
- * Events migrated from an embedded store keep the order of their event numbers: every MIGRATED_EVENTS_PER_TRANSACTION of
- * them count as stored by one transaction, the last of which has the number 0, just before the first in this database. So
- * a cursor of the embedded store, which is an event number, maps to an exact position here.
+ * Events migrated from an embedded store keep the order of their event numbers: they count as stored by one transaction,
+ * before the first in this database. So a cursor of the embedded store, which is an event number, maps to an exact
+ * position here.
  */
 
 import { DAY_MS } from '../../model.ts';
@@ -40,10 +40,10 @@ import {
   storedEvent,
 } from './store-timeline.ts';
 
-/** The next number, in a query of the sequence. */
-const NEXT = 'last_value + is_called::integer';
-/** How many migrated events share one number. */
-const MIGRATED_EVENTS_PER_TRANSACTION = 65_536;
+/** The next number. Not last_value of the sequence itself, which may be read while it is ahead for a moment. */
+const NEXT = `coalesce(pg_sequence_last_value('arrival_numbers'), 0) + 1`;
+/** Of all migrated events; the sequence begins behind it. */
+const MIGRATED = 0;
 
 /** No writer is further behind the next number. */
 const TRANSACTIONS_BEHIND_MAX = 2 ** 31;
@@ -62,15 +62,16 @@ const LOW_HALF = 2 ** 32 - 1;
  * the one in the lock. The lock is released after the commit is visible.
  */
 export const ANNOUNCE_WRITER = `
-  SELECT pg_advisory_xact_lock_shared(${ARRIVAL_LOCKS}, (${NEXT})::bit(32)::integer) FROM arrival_numbers`;
+  SELECT pg_advisory_xact_lock_shared(${ARRIVAL_LOCKS}, (${NEXT})::bit(32)::integer)`;
 
 /**
  * Must run as a separate statement before the read, and reads the sequence before the locks: a writer that holds no lock
  * by then has either committed, or will get a number of at least `next`.
  */
 const HORIZON_SQL = `
+  WITH now AS MATERIALIZED (SELECT ${NEXT} AS next)
   SELECT next, least(next, min(next - behind)) AS horizon
-  FROM (SELECT ${NEXT} AS next FROM arrival_numbers) AS now LEFT JOIN LATERAL (
+  FROM now LEFT JOIN LATERAL (
     SELECT (next - objid::bigint) & ${LOW_HALF} AS behind FROM pg_locks
     WHERE locktype = 'advisory' AND classid = ${ARRIVAL_LOCKS} AND objsubid = 2
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -87,13 +88,20 @@ export const RANGES_SQL = `
     CASE WHEN tx = $2 THEN greatest(first_event, $3::bigint + 1) ELSE first_event END AS start
   FROM arrivals
   WHERE tenant = $1 AND tx >= $2 AND tx < $5 AND NOT (tx = $2 AND first_event + events <= $3::bigint + 1)
+    -- From the range of the location on: there may be many before it, of the same transaction.
+    AND (tx, first_event) >= ($2, coalesce((
+      SELECT first_event FROM arrivals WHERE tenant = $1 AND tx = $2 AND first_event <= $3
+      ORDER BY first_event DESC LIMIT 1), 0))
   ORDER BY tx, first_event LIMIT $4::bigint`;
 
 const EXPIRED_SQL = 'SELECT tx, event FROM expired_arrivals WHERE tenant = $1';
 
 /** The range of an event, $1 tenant, $2 and $3 the location; also if it is the last expired one. */
 export const RANGE_AT_SQL = `
-  SELECT ${RANGE_ID} FROM arrivals WHERE tenant = $1 AND tx = $2 AND first_event <= $3 AND first_event + events > $3
+  SELECT ${RANGE_ID} FROM (
+    SELECT id, first_event + events AS stop FROM arrivals WHERE tenant = $1 AND tx = $2 AND first_event <= $3
+    ORDER BY first_event DESC LIMIT 1
+  ) AS last WHERE stop > $3
   UNION ALL SELECT ${RANGE_ID} FROM expired_arrivals WHERE tenant = $1 AND tx = $2 AND event = $3`;
 
 /** The last event of a tenant ($1) below the horizon ($2), or the last expired one. */
@@ -251,8 +259,7 @@ export class StoreArrivals {
       throw cursorOfOtherHistory();
     }
     if (first >= this.#migrated.nextNumber) throw cursorFromFuture();
-    const tx = migratedBefore(first) - migratedBefore(this.#migrated.nextNumber);
-    return { tx, no: first, rangeId: null };
+    return { tx: MIGRATED, no: first, rangeId: null };
   }
 
   async #refuseUnknownRange(tenant: number | undefined, location: Location, next: number): Promise<void> {
@@ -302,31 +309,18 @@ async function readMigratedArrivals(db: Queryable): Promise<MigratedArrivals | u
   return rows[0];
 }
 
-/** How many transactions of migrated events are full before this event. */
-function migratedBefore(event: number): number {
-  return Math.floor(event / MIGRATED_EVENTS_PER_TRANSACTION);
-}
-
 /** Call it in a transaction, after all records are copied. Idempotent. The ranges are derived from the records alone. */
 export async function deriveMigratedArrivals(client: Queryable, nextNumber: number): Promise<void> {
-  const last = migratedBefore(nextNumber);
   await client.query('UPDATE data_migrations SET next_number = $1', [nextNumber]);
-  await client.query(`UPDATE expired_arrivals SET tx = event / ${MIGRATED_EVENTS_PER_TRANSACTION} - $1::bigint`, [last]);
   await client.query('DELETE FROM arrivals');
   // Consecutive events of a tenant and day have the same difference between their number and the count of those before.
   await client.query(
     `INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max)
-     SELECT tx, tenant, min(first_event), sum(events), min(received_at), max(received_at) FROM (
-       SELECT *, first_event + events - sum(events) OVER (PARTITION BY tenant, tx, day ORDER BY first_event) AS run FROM (
-         SELECT part - $1::bigint AS tx, tenant, received_at, floor(received_at / ${DAY_MS}::numeric) AS day,
-           greatest(first_event, part * ${MIGRATED_EVENTS_PER_TRANSACTION}) AS first_event,
-           least(first_event + events, (part + 1) * ${MIGRATED_EVENTS_PER_TRANSACTION})
-             - greatest(first_event, part * ${MIGRATED_EVENTS_PER_TRANSACTION}) AS events
-         FROM records CROSS JOIN LATERAL generate_series(first_event / ${MIGRATED_EVENTS_PER_TRANSACTION},
-           (first_event + events - 1) / ${MIGRATED_EVENTS_PER_TRANSACTION}) AS part
-         WHERE events > 0
-       ) AS pieces
-     ) AS numbered GROUP BY tx, tenant, day, run`,
-    [last],
+     SELECT ${MIGRATED}, tenant, min(first_event), sum(events), min(received_at), max(received_at) FROM (
+       SELECT *, first_event + events - sum(events) OVER (PARTITION BY tenant, day ORDER BY first_event) AS run FROM (
+         SELECT tenant, received_at, floor(received_at / ${DAY_MS}::numeric) AS day, first_event, events
+         FROM records WHERE events > 0
+       ) AS stored
+     ) AS numbered GROUP BY tenant, day, run`,
   );
 }

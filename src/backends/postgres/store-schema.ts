@@ -193,6 +193,7 @@ export const STORE_SCHEMA = `
   CREATE INDEX arrivals_by_age ON arrivals (received_at_max);
 
   -- The last expired event of each tenant, in order of arrival, with the id of its run: a cursor before it is too old.
+  -- Migrated ones have the number 0.
   CREATE TABLE expired_arrivals (
     tenant integer PRIMARY KEY,
     id     uuid   NOT NULL DEFAULT gen_random_uuid(),
