@@ -12,7 +12,7 @@ import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
-import { migrate } from '../../src/backends/postgres/migrations.ts';
+import { makeTables } from '../../src/backends/postgres/make-tables.ts';
 import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
@@ -370,7 +370,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const pool = await poolOf(scope, url);
-    await migrate(pool);
+    await makeTables(pool);
     await pool.query("INSERT INTO accounts (id, name, created_at) VALUES ('acct_x', 'x', 1)");
     const foreign = migrateHere(['--data', folder, '--to', url]);
     await assert.rejects(

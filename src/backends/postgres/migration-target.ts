@@ -21,7 +21,7 @@ import { StoreConflictError } from '../../store-writer.ts';
 import { withoutNul } from '../../views/storable-text.ts';
 import { readAllHours } from '../sql/ledger.ts';
 import { columnsOf, hasColumn, PART_NAMES } from '../sql/migrated-parts.ts';
-import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
+import { ADVISORY_LOCKS, makeTables, TABLES_LOCK } from './make-tables.ts';
 import { readMigration, readProgress } from './migration-state.ts';
 import { openPool, type PostgresPool, type Queryable } from './pool.ts';
 import { deriveMigratedArrivals } from './store-arrivals.ts';
@@ -61,7 +61,7 @@ export async function openPostgresMigrationTarget(url: string): Promise<Migratio
     statementTimeoutMs: STATEMENT_TIMEOUT_MS,
   });
   try {
-    await migrate(pool);
+    await makeTables(pool);
     return new PostgresMigrationTarget(pool, address);
   } catch (error) {
     await pool.close();
@@ -86,7 +86,7 @@ class PostgresMigrationTarget implements MigrationTarget {
 
   async begin({ id, logName, storeId, at }: Migration): Promise<void> {
     await this.#pool.inTransaction(async (client) => {
-      await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
+      await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, TABLES_LOCK]);
       const state = await stateOf(client);
       if (state.kind !== 'empty') throw new OperatorError(`Another process has just written to ${this.location}.`);
       await client.query('INSERT INTO data_migrations (id, log, store_id, started_at) VALUES ($1, $2, $3, $4)', [

@@ -27,7 +27,7 @@ import {
 } from '../../views/cursor.ts';
 import { followsStart } from '../sql/starts.ts';
 import { installationOf } from './identity.ts';
-import { ADVISORY_LOCKS } from './migrations.ts';
+import { ADVISORY_LOCKS } from './make-tables.ts';
 import { type Queryable, rowOf } from './pool.ts';
 import { runSteps } from './sql-database.ts';
 import {

@@ -11,7 +11,7 @@ import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.t
 import { type Retention, StoreConflictError } from '../../store-writer.ts';
 import { NO_PROGRESS, reportOverLimit, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../sql/retention.ts';
 import { takeFromSums } from '../sql/sums.ts';
-import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
+import { ADVISORY_LOCKS, SWEEP_LOCK } from './make-tables.ts';
 import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
 import { REMOVED_COLUMNS, type RemovedEvent, takeFromNodes } from './profile-changes.ts';
 import { runSteps } from './sql-database.ts';
