@@ -84,10 +84,8 @@ export interface DoctorParts extends Omit<DoctorShell, 'findLogReader' | 'inspec
 
 export interface DatabaseFacts {
   readonly version: string;
-  /** Null before the first start of a server. */
-  readonly migrations: number | null;
-  /** Steps that the next start of a server applies. */
-  readonly migrationsMissing: number;
+  /** False before the first start of a server. */
+  readonly hasTables: boolean;
   /** Whether a unique index is missing, as a start would report it; null if none. */
   readonly problemOfIndexes: string | null;
   /** Daily partitions. */
@@ -266,13 +264,9 @@ export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
   if (ofMigration !== undefined) return [...findings, ofMigration];
   const [ofLog] = refusesStart(facts.problemOfLog);
   if (ofLog !== undefined) return [...findings, { ...ofLog, check: 'log' }];
-  if (facts.migrations === null) {
+  if (!facts.hasTables) {
     findings.push(warning('it has no Sluice tables yet', 'The first "sluice serve" creates them.'));
     return findings;
-  }
-  if (facts.migrationsMissing > 0) {
-    const advice = 'The next start of a server of this version applies them; old and new servers may run side by side.';
-    findings.push(warning(`${countOf(facts.migrationsMissing, 'step')} to this version's tables are missing`, advice));
   }
   findings.push(...refusesStart(facts.problemOfIndexes));
   const size = `${formatBytes(facts.bytes)} in total, events and records in ${countOf(facts.days, 'table')} of one day each`;

@@ -42,12 +42,10 @@ async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
     const facts = await databaseFacts(pool);
     const migration = await findMigration(pool);
     const problemOfFolder = config.logUrl === '' ? problemOfOtherDatabase(config.dataFolder, migration?.id) : null;
-    // Without the last of its tables, nothing was written to it yet.
-    const hasTables = facts.migrations !== null && facts.migrationsMissing === 0;
     return {
       ...facts,
       problemOfMigration: problemOfFolder ?? problemOfUnfinishedMigration(migration),
-      problemOfLog: hasTables ? await problemOfAnyLog(config, pool) : null,
+      problemOfLog: facts.hasTables ? await problemOfAnyLog(config, pool) : null,
     };
   });
 }

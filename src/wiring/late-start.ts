@@ -16,7 +16,7 @@ import { DatabaseUnreachableError } from './opening.ts';
 import { prepareKafka, prepareServerDatabase } from './start-checks.ts';
 
 const REACH_RETRY_MS = 500;
-/** The connection timeout detects an unavailable database sooner; this is for one that takes long to migrate. */
+/** The connection timeout detects an unavailable database sooner; this is for one that is slow to make its tables. */
 const FIRST_TRY_MS = 15_000;
 
 /** Retries for as long as the database or Kafka does not respond. */

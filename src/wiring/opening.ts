@@ -166,7 +166,7 @@ async function findDatabase(config: Config): Promise<Database | undefined> {
   let isThere = false;
   try {
     const { rows } = await pool.query<{ isThere: boolean }>(
-      `SELECT to_regclass('sluice.migrations') IS NOT NULL AS "isThere"`,
+      `SELECT to_regclass('sluice.tables_made') IS NOT NULL AS "isThere"`,
     );
     isThere = rows[0]?.isThere === true;
   } finally {
@@ -199,25 +199,23 @@ async function translateUnreachable<T>(config: Config, work: () => Promise<T>): 
 }
 
 /**
- * Prepares a database for a server; runs once, when the database first responds. Creates the tables or migrates them to
- * the current schema. Refuses, without changing anything, if the data folder was migrated to another database or still
+ * Prepares a database for a server; runs once, when the database first responds. Creates the tables if there are
+ * none. Refuses, without changing anything, if the data folder was migrated to another database or still
  * has embedded data; also refuses if a migration into this database is unfinished.
  */
 export async function prepareDatabase(config: Config): Promise<void> {
   const { dataFolder, logUrl } = config;
   if (logUrl === '') refuseUnmigratedFolder(dataFolder);
-  const { migrate, problemOfIndexes } = await import('../backends/postgres/migrations.ts');
+  const { makeTables, problemOfIndexes } = await import('../backends/postgres/make-tables.ts');
   const { findMigration, refuseUnfinishedMigration } = await import('../backends/postgres/migration-state.ts');
-  const { continueArrivalNumbers } = await import('../backends/postgres/store-arrivals.ts');
   await withDatabase(config, async (pool) => {
     const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
     if (problem !== null) throw new OperatorError(problem);
-    await migrate(pool);
+    await makeTables(pool);
     const problemOfSchema = await problemOfIndexes(pool);
     if (problemOfSchema !== null) throw new OperatorError(problemOfSchema);
     await refuseUnfinishedMigration(pool);
     if (logUrl === '') await tieLocalLog(config, pool);
-    await continueArrivalNumbers(pool);
   });
 }
 

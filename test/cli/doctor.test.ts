@@ -666,7 +666,7 @@ test('Kafka: brokers that are down are reported once, under Kafka, and not tried
     env,
     now: () => NOW,
     lookAtDatabase: async () =>
-      ({ migrations: null, problemOfMigration: null, problemOfLog: null, clockAheadMs: 0 }) as DatabaseFacts,
+      ({ hasTables: false, problemOfMigration: null, problemOfLog: null, clockAheadMs: 0 }) as DatabaseFacts,
     findLogReader: fails,
     openStore: fails,
     findKeyStore: async () => undefined,
@@ -685,7 +685,7 @@ test('Kafka: what a user without the right Read cannot check is a warning', asyn
     env: { STORE_URL: 'postgres://db:5432/sluice', LOG_URL: 'kafka://b:9092/t' },
     now: () => NOW,
     lookAtDatabase: async () =>
-      ({ migrations: null, problemOfMigration: null, problemOfLog: null, clockAheadMs: 0 }) as DatabaseFacts,
+      ({ hasTables: false, problemOfMigration: null, problemOfLog: null, clockAheadMs: 0 }) as DatabaseFacts,
     findLogReader: async () => undefined,
     openStore: async () => {
       throw new LogForbiddenError('partition 0 cannot be read');

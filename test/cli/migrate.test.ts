@@ -5,16 +5,14 @@
  */
 
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
-import { migrate } from '../../src/backends/postgres/migrations.ts';
+import { makeTables } from '../../src/backends/postgres/make-tables.ts';
 import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
@@ -31,8 +29,7 @@ import { Processor } from '../../src/processor/processor.ts';
 import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
 import { PROCESSED_AT, processAll } from '../processor/processing.ts';
 import { eventually, post, removeFolder, temporaryFolder, type TestServer } from '../server.ts';
-import { ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
-import { findTool } from '../tools.ts';
+import { dumpDatabase, ownPostgres, restoreDatabase, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { doctorShell } from './doctor-shell.ts';
 import { fillInstallation, type Installation } from './embedded-installation.ts';
 import {
@@ -46,7 +43,6 @@ import {
   runProgram,
 } from './migrating.ts';
 
-const run = promisify(execFile);
 /** Enough for something of everything. */
 const RECORDS = 150;
 const SLOW = { timeout: 120_000 };
@@ -237,8 +233,9 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       assert.equal(created.code, 1);
       assert.match(created.err, OTHER_DATABASE);
 
-      const restored = await newDatabase();
-      await copyByDump(folderIn(scope), second, restored);
+      const dump = join(folderIn(scope), 'database.dump');
+      await dumpDatabase(second, dump);
+      const restored = await restoreDatabase(dump);
       await launch(scope, { dataFolder: folder, env: { STORE_URL: restored } });
       // What the refusal names for an operator who wants the old database all the same.
       await launch(scope, { dataFolder: join(folderIn(scope), 'new'), env: old });
@@ -373,7 +370,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const pool = await poolOf(scope, url);
-    await migrate(pool);
+    await makeTables(pool);
     await pool.query("INSERT INTO accounts (id, name, created_at) VALUES ('acct_x', 'x', 1)");
     const foreign = migrateHere(['--data', folder, '--to', url]);
     await assert.rejects(
@@ -492,12 +489,6 @@ interface TraceResponse {
 async function trace(server: TestServer, key: string, traceId: string): Promise<TraceResponse | undefined> {
   const response = await fetch(`${server.baseUrl}/traces/${traceId}`, { headers: { authorization: `Bearer ${key}` } });
   return response.status === 200 ? ((await response.json()) as TraceResponse) : undefined;
-}
-
-async function copyByDump(folder: string, from: string, to: string): Promise<void> {
-  const file = join(folder, 'database.dump');
-  await run(findTool('pg_dump') ?? 'pg_dump', ['--format=custom', `--file=${file}`, from]);
-  await run(findTool('pg_restore') ?? 'pg_restore', ['--exit-on-error', '--no-owner', `--dbname=${to}`, file]);
 }
 
 function saying(words: RegExp): (error: unknown) => true {

@@ -12,7 +12,7 @@ import { after, before, suite, test } from 'node:test';
 import { Admin } from '@platformatic/kafka';
 import { Client } from 'pg';
 import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
-import { migrate } from '../../src/backends/postgres/migrations.ts';
+import { makeTables } from '../../src/backends/postgres/make-tables.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { makeKey } from '../../src/keys/format.ts';
@@ -344,7 +344,7 @@ suite('A local log beside PostgreSQL', { skip: whyNoPostgres() }, () => {
     const postgres = await testPostgres();
     const [own, other] = [await postgres.newDatabase(), await postgres.newDatabase()];
     const otherPool = await openPool({ url: other, max: 1, applicationName: 'test' });
-    await migrate(otherPool);
+    await makeTables(otherPool);
     await otherPool.close();
     const server = await launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL: own } });
     const { key } = server;

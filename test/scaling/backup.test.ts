@@ -5,33 +5,18 @@
  */
 
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { promisify } from 'node:util';
 import { seededRandom } from '../faults/ledger.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
 import { eventually, runSluice, type TestServer } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
-import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
-import { findTool } from '../tools.ts';
+import { dumpDatabase, restoreDatabase, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { assertStoredOnce } from './audit.ts';
 import { ClientLedger, startClients } from './clients.ts';
 
 const REQUESTS = 40;
 const DEADLINE_MS = 60_000;
-const run = promisify(execFile);
-
-async function dump(url: string, file: string): Promise<void> {
-  await run(findTool('pg_dump') ?? 'pg_dump', ['--format=custom', `--file=${file}`, url]);
-}
-
-/** Into a database of its own, which is empty. */
-async function restoreDump(file: string): Promise<string> {
-  const url = await (await testPostgres()).newDatabase();
-  await run(findTool('pg_restore') ?? 'pg_restore', ['--exit-on-error', '--no-owner', `--dbname=${url}`, file]);
-  return url;
-}
 
 interface Running {
   readonly server: TestServer;
@@ -71,12 +56,12 @@ suite('A database that is restored from a dump', { skip: whyNoPostgres() || whyN
       const env = { STORE_URL: await (await testPostgres()).newDatabase(), ...(await logUrl()) };
       const running = underLoad(await launch(scope, { dataFolder, env }), random, t.signal);
       await running.more();
-      await dump(env.STORE_URL, dumped);
+      await dumpDatabase(env.STORE_URL, dumped);
       await running.more();
       await running.stop();
       await running.server.kill('SIGKILL');
 
-      const restored = { ...env, STORE_URL: await restoreDump(dumped) };
+      const restored = { ...env, STORE_URL: await restoreDatabase(dumped) };
       const server = await launch(scope, { dataFolder, env: restored });
       const { events } = await assertStoredOnce(server, running.server.key, running.ledger);
       assert.ok(events > 0);
@@ -91,7 +76,7 @@ suite('A database that is restored from a dump', { skip: whyNoPostgres() || whyN
     const STORE_URL = await (await testPostgres()).newDatabase();
     const running = underLoad(await launch(scope, { dataFolder, env: { STORE_URL } }), random, t.signal);
     await running.more();
-    await dump(STORE_URL, join(place, 'sluice.dump'));
+    await dumpDatabase(STORE_URL, join(place, 'sluice.dump'));
     await running.more();
     await running.stop();
     const to = join(place, 'log.tar.zst');
@@ -100,7 +85,7 @@ suite('A database that is restored from a dump', { skip: whyNoPostgres() || whyN
     assert.match(made.stdout, /PostgreSQL is not part of it/);
     await running.server.kill('SIGKILL');
 
-    const env = { STORE_URL: await restoreDump(join(place, 'sluice.dump')) };
+    const env = { STORE_URL: await restoreDatabase(join(place, 'sluice.dump')) };
     const data = join(folderIn(scope), 'data');
     const { code, stderr } = await runSluice(['restore', '--from', to, '--data', data, '--verify'], env);
     assert.equal(code, 0, stderr);

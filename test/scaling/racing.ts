@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { migrate } from '../../src/backends/postgres/migrations.ts';
+import { makeTables } from '../../src/backends/postgres/make-tables.ts';
 import { openPool, type PostgresPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
@@ -79,7 +79,7 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
   const { dataFolder, processors, random } = setup;
   const url = await (await testPostgres()).newDatabase();
   const pool = await openPool({ url, max: 3, applicationName: 'sluice onlooker' });
-  await migrate(pool);
+  await makeTables(pool);
   const buffer = allocateMetrics(1);
   const log = openLog(dataFolder);
   scope.defer(() => log.close());

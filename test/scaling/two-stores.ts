@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { TestContext } from 'node:test';
 import type { FastifyInstance } from 'fastify';
-import { migrate } from '../../src/backends/postgres/migrations.ts';
+import { makeTables } from '../../src/backends/postgres/make-tables.ts';
 import { openPool, type PostgresPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
@@ -115,7 +115,7 @@ export class TwoStores {
     const { newDatabase } = await testPostgres();
     const pool = await openPool({ url: await newDatabase(), max: CONNECTIONS, applicationName: 'sluice agreement' });
     context.after(() => pool.close());
-    await migrate(pool);
+    await makeTables(pool);
     const stores = new TwoStores(folder, pool);
     await stores.#startApps(context);
     context.after(() => stores.#closeSides());

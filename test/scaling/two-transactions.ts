@@ -1,6 +1,6 @@
 /** Transactions of processors that a test takes step by step: one is begun while another is open, and waits for it. */
 
-import { migrate } from '../../src/backends/postgres/migrations.ts';
+import { makeTables } from '../../src/backends/postgres/make-tables.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
@@ -19,7 +19,7 @@ let requests = 0;
 export async function openForTwo(scope: AsyncDisposableStack) {
   const url = await (await testPostgres()).newDatabase();
   const pool = await openPool({ url, max: 6, applicationName: 'sluice test' });
-  await migrate(pool);
+  await makeTables(pool);
   const writer = openPostgresStoreWriter({ pool: pool.share(), logName: 'test:two' });
   const store = openPostgresStore({ pool: pool.share(), logName: 'test:two' });
   const open = new Set<WriteTransaction>();

@@ -166,6 +166,18 @@ async function newDatabase(serverUrl: string, original?: string): Promise<string
   return url.href;
 }
 
+/** As an operator does; `file` is made. */
+export async function dumpDatabase(url: string, file: string): Promise<void> {
+  await run(findTool('pg_dump') ?? 'pg_dump', ['--format=custom', `--file=${file}`, url]);
+}
+
+/** Into a database of its own. */
+export async function restoreDatabase(file: string): Promise<string> {
+  const url = await (await testPostgres()).newDatabase();
+  await run(findTool('pg_restore') ?? 'pg_restore', ['--exit-on-error', '--no-owner', `--dbname=${url}`, file]);
+  return url;
+}
+
 export async function withClient<T>(url: string, work: (client: Client) => Promise<T>): Promise<T> {
   const client = new Client({ connectionString: url });
   // An end of the connection between two queries is no news: the next query says so.

@@ -3,11 +3,11 @@
  */
 
 import type { DatabaseFacts } from '../../cli/doctor-checks.ts';
-import { countMissingSteps, problemOfIndexes } from './migrations.ts';
+import { hasTables, problemOfIndexes } from './make-tables.ts';
 import { type PostgresPool, rowOf, SCHEMA } from './pool.ts';
 
 type OwnFacts = Omit<DatabaseFacts, 'problemOfMigration' | 'problemOfLog'>;
-type Row = Omit<OwnFacts, 'migrations' | 'migrationsMissing' | 'problemOfIndexes' | 'clockAheadMs'>;
+type Row = Omit<OwnFacts, 'hasTables' | 'problemOfIndexes' | 'clockAheadMs'>;
 
 export async function databaseFacts(pool: PostgresPool, now: () => number = Date.now): Promise<OwnFacts> {
   const found = await pool.query<Row>(
@@ -23,11 +23,11 @@ export async function databaseFacts(pool: PostgresPool, now: () => number = Date
               WHERE relnamespace = to_regnamespace('${SCHEMA}') AND relkind IN ('r', 'm')) AS bytes,
             (SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('${SCHEMA}.events')) AS days`,
   );
-  const steps = await countMissingSteps(pool);
+  const isMade = await hasTables(pool);
   return {
     ...rowOf(found),
-    ...steps,
-    problemOfIndexes: steps.migrationsMissing === 0 ? await problemOfIndexes(pool) : null,
+    hasTables: isMade,
+    problemOfIndexes: isMade ? await problemOfIndexes(pool) : null,
     clockAheadMs: await clockAheadOf(pool, now),
   };
 }

@@ -15,11 +15,9 @@ export const DATA_MIGRATION_TABLES = `
     log         text COLLATE "C" NOT NULL,
     started_at    bigint NOT NULL,
     finished_at bigint,
-    -- Of the migrated store, and the transaction number of its first MIGRATED_EVENTS_PER_TRANSACTION events
-    -- (store-arrivals.ts): its cursors stay valid here.
-    store_id text COLLATE "C" NOT NULL,
-    first_tx     bigint,
-    next_number  bigint
+    -- Of the migrated store, and the number after its last event: its cursors stay valid here (store-arrivals.ts).
+    store_id    text COLLATE "C" NOT NULL,
+    next_number bigint
   );
   CREATE UNIQUE INDEX data_migrations_only_one ON data_migrations ((true));
 

@@ -21,8 +21,7 @@ import { StoreConflictError } from '../../store-writer.ts';
 import { withoutNul } from '../../views/storable-text.ts';
 import { readAllHours } from '../sql/ledger.ts';
 import { columnsOf, hasColumn, PART_NAMES } from '../sql/migrated-parts.ts';
-import { byteas, int8s, texts, uuids } from './binary-arrays.ts';
-import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
+import { ADVISORY_LOCKS, makeTables, TABLES_LOCK } from './make-tables.ts';
 import { readMigration, readProgress } from './migration-state.ts';
 import { openPool, type PostgresPool, type Queryable } from './pool.ts';
 import { deriveMigratedArrivals } from './store-arrivals.ts';
@@ -36,15 +35,13 @@ const STATEMENT_TIMEOUT_MS = 6 * HOUR_MS;
 /** One for chunks, one to create partitions meanwhile. */
 const CONNECTIONS = 2;
 
-const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly MigratedValue[]) => unknown }>> = {
-  integer: { type: 'int8', of: (values) => int8s(values as (number | null)[]) },
-  decimal: { type: 'numeric', of: (values) => values },
-  text: {
-    type: 'text',
-    of: (values) => texts((values as (string | null)[]).map((value) => value && withoutNul(value))),
-  },
-  uuid: { type: 'uuid', of: (values) => uuids(values as (string | null)[]) },
-  bytes: { type: 'bytea', of: (values) => byteas(values as (Uint8Array | null)[]) },
+/** Of an array's elements, by the kind of the column. */
+const TYPES: Readonly<Record<ColumnKind, string>> = {
+  integer: 'int8',
+  decimal: 'numeric',
+  text: 'text',
+  uuid: 'uuid',
+  bytes: 'bytea',
 };
 
 /** Partitioned tables. */
@@ -64,7 +61,7 @@ export async function openPostgresMigrationTarget(url: string): Promise<Migratio
     statementTimeoutMs: STATEMENT_TIMEOUT_MS,
   });
   try {
-    await migrate(pool);
+    await makeTables(pool);
     return new PostgresMigrationTarget(pool, address);
   } catch (error) {
     await pool.close();
@@ -89,7 +86,7 @@ class PostgresMigrationTarget implements MigrationTarget {
 
   async begin({ id, logName, storeId, at }: Migration): Promise<void> {
     await this.#pool.inTransaction(async (client) => {
-      await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
+      await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, TABLES_LOCK]);
       const state = await stateOf(client);
       if (state.kind !== 'empty') throw new OperatorError(`Another process has just written to ${this.location}.`);
       await client.query('INSERT INTO data_migrations (id, log, store_id, started_at) VALUES ($1, $2, $3, $4)', [
@@ -175,7 +172,7 @@ async function stateOf(connection: Queryable): Promise<TargetState> {
 
 function insertOf(part: string, { columns }: Chunk): { text: string; values: unknown[] } {
   const named = columnsOf(part);
-  const arrays = named.map(([, kind], index) => `$${index + 1}::${ARRAYS[kind].type}[]`);
+  const arrays = named.map(([, kind], index) => `$${index + 1}::${TYPES[kind]}[]`);
   const names = named.map(([name]) => `"${name}"`);
   const selected = ['moved.*'];
   if (hasColumn(part, 'shard')) {
@@ -188,6 +185,10 @@ function insertOf(part: string, { columns }: Chunk): { text: string; values: unk
   }
   return {
     text: `INSERT INTO ${part} (${names.join(', ')}) SELECT ${selected.join(', ')} FROM unnest(${arrays.join(', ')}) AS moved`,
-    values: named.map(([, kind], index) => ARRAYS[kind].of(columns[index] ?? [])),
+    values: named.map((_, index) => (columns[index] ?? []).map(storable)),
   };
+}
+
+function storable(value: MigratedValue): MigratedValue {
+  return typeof value === 'string' ? withoutNul(value) : value;
 }

@@ -11,7 +11,6 @@ import type { NodeNumber } from '../../model.ts';
 import { type PersonKeys, StoreConflictError } from '../../store-writer.ts';
 import { type HashOfKey, identityFingerprint } from '../../views/keyed-hash.ts';
 import { IdentityCache } from '../../views/identity-cache.ts';
-import { int4s } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 
 const READ_INVALIDATION_STATES = {
@@ -43,7 +42,7 @@ export async function readInvalidationStates(
 ): Promise<Map<number, InvalidationState>> {
   const { rows } = await client.query<{ no: number; invalidation_count: number; last_erased_at: number }>(
     READ_INVALIDATION_STATES,
-    [int4s(tenants)],
+    [tenants],
   );
   return new Map(rows.map((row) => [row.no, { count: row.invalidation_count, lastErasedAt: row.last_erased_at }]));
 }
@@ -58,7 +57,7 @@ export async function blockErases(
   counts: ReadonlyMap<number, number>,
 ): Promise<void> {
   if (tenants.length === 0) return;
-  const { rows } = await client.query<{ no: number; invalidation_count: number }>(BLOCK_ERASES, [int4s(tenants)]);
+  const { rows } = await client.query<{ no: number; invalidation_count: number }>(BLOCK_ERASES, [tenants]);
   if (rows.some((row) => row.invalidation_count !== counts.get(row.no))) {
     throw new StoreConflictError('a person was erased meanwhile');
   }

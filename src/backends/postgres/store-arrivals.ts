@@ -1,16 +1,15 @@
 /**
  * Events in order of arrival, each exactly once, although the transactions of several processors commit in any order. A
- * location is (transaction, event): each range of events carries the number of the transaction that stored it, and
+ * location is (transaction, event): each range of events carries a number that the transaction took which stored it, and
  * readers stay below the horizon, the oldest active writer: everything below it is committed or rolled back. Each range
  * has a random id, which cursors carry with the location: if the database was restored to an earlier state and has
  * diverged since, the range at that location has another id or does not exist, and the cursor is rejected, as is every
  * cursor after which events may be missing (`BadCursorError`).
  *
- * Numbers are PostgreSQL's transaction ids plus an offset, so that they always increase: a database restored from a dump
- * has arrivals numbered by another server, whose ids may have been higher. Events migrated from an embedded store keep
- * the order of their event numbers: every MIGRATED_EVENTS_PER_TRANSACTION of them count as stored by one transaction, the
- * last of which comes just before the first in this database. So a cursor of the embedded store, which is an event
- * number, maps to an exact position here.
+ * Numbers of transactions are from a sequence, which dumps contain, so that they increase in a restored database as well.
+ * Events migrated from an embedded store keep the order of their event numbers: they count as stored by one transaction,
+ * before the first in this database. So a cursor of the embedded store, which is an event number, maps to an exact
+ * position here.
  */
 
 import { DAY_MS } from '../../model.ts';
@@ -28,8 +27,8 @@ import {
 } from '../../views/cursor.ts';
 import { followsStart } from '../sql/starts.ts';
 import { installationOf } from './identity.ts';
-import { ADVISORY_LOCKS, MIGRATION_LOCK } from './migrations.ts';
-import { type PostgresPool, type Queryable, rowOf } from './pool.ts';
+import { ADVISORY_LOCKS } from './make-tables.ts';
+import { type Queryable, rowOf } from './pool.ts';
 import { runSteps } from './sql-database.ts';
 import {
   bytesBefore,
@@ -41,14 +40,12 @@ import {
   storedEvent,
 } from './store-timeline.ts';
 
-/** The number of the next transaction. */
-const NEXT_TRANSACTION = 'pg_snapshot_xmax(pg_current_snapshot())::text::bigint';
-/** Added to the number of a transaction. */
-export const SHIFT = '(SELECT shift FROM arrival_numbers)';
-/** How many migrated events share one number. */
-const MIGRATED_EVENTS_PER_TRANSACTION = 65_536;
+/** The next number. Not last_value of the sequence itself, which may be read while it is ahead for a moment. */
+const NEXT = `coalesce(pg_sequence_last_value('arrival_numbers'), 0) + 1`;
+/** Of all migrated events; the sequence begins behind it. */
+const MIGRATED = 0;
 
-/** No writer is further behind the next transaction. */
+/** No writer is further behind the next number. */
 const TRANSACTIONS_BEHIND_MAX = 2 ** 31;
 
 /** Page size of a live view's scan. */
@@ -61,19 +58,20 @@ const LOW_HALF = 2 ** 32 - 1;
 
 /**
  * Writers announce themselves with an advisory lock: with PostgreSQL's own snapshot, a transaction left open in any
- * database of the server would delay the events shown here. Runs before a writer changes anything: only then does its transaction
- * get a number, which is not below the one in the lock. The lock is released after the commit is visible.
+ * database of the server would delay the events shown here. Runs before a writer takes a number, which is then not below
+ * the one in the lock. The lock is released after the commit is visible.
  */
 export const ANNOUNCE_WRITER = `
-  SELECT pg_advisory_xact_lock_shared(${ARRIVAL_LOCKS}, ${NEXT_TRANSACTION}::bit(32)::integer)`;
+  SELECT pg_advisory_xact_lock_shared(${ARRIVAL_LOCKS}, (${NEXT})::bit(32)::integer)`;
 
 /**
- * Must run as a separate statement before the read: a writer that holds no lock now has either committed, or will get a
- * number of at least `next`.
+ * Must run as a separate statement before the read, and reads the sequence before the locks: a writer that holds no lock
+ * by then has either committed, or will get a number of at least `next`.
  */
 const HORIZON_SQL = `
-  SELECT next + ${SHIFT} AS next, least(next, min(next - behind)) + ${SHIFT} AS horizon
-  FROM (SELECT ${NEXT_TRANSACTION} AS next) AS now LEFT JOIN LATERAL (
+  WITH now AS MATERIALIZED (SELECT ${NEXT} AS next)
+  SELECT next, least(next, min(next - behind)) AS horizon
+  FROM now LEFT JOIN LATERAL (
     SELECT (next - objid::bigint) & ${LOW_HALF} AS behind FROM pg_locks
     WHERE locktype = 'advisory' AND classid = ${ARRIVAL_LOCKS} AND objsubid = 2
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -90,13 +88,20 @@ export const RANGES_SQL = `
     CASE WHEN tx = $2 THEN greatest(first_event, $3::bigint + 1) ELSE first_event END AS start
   FROM arrivals
   WHERE tenant = $1 AND tx >= $2 AND tx < $5 AND NOT (tx = $2 AND first_event + events <= $3::bigint + 1)
+    -- From the range of the location on: there may be many before it, of the same transaction.
+    AND (tx, first_event) >= ($2, coalesce((
+      SELECT first_event FROM arrivals WHERE tenant = $1 AND tx = $2 AND first_event <= $3
+      ORDER BY first_event DESC LIMIT 1), 0))
   ORDER BY tx, first_event LIMIT $4::bigint`;
 
 const EXPIRED_SQL = 'SELECT tx, event FROM expired_arrivals WHERE tenant = $1';
 
 /** The range of an event, $1 tenant, $2 and $3 the location; also if it is the last expired one. */
 export const RANGE_AT_SQL = `
-  SELECT ${RANGE_ID} FROM arrivals WHERE tenant = $1 AND tx = $2 AND first_event <= $3 AND first_event + events > $3
+  SELECT ${RANGE_ID} FROM (
+    SELECT id, first_event + events AS stop FROM arrivals WHERE tenant = $1 AND tx = $2 AND first_event <= $3
+    ORDER BY first_event DESC LIMIT 1
+  ) AS last WHERE stop > $3
   UNION ALL SELECT ${RANGE_ID} FROM expired_arrivals WHERE tenant = $1 AND tx = $2 AND event = $3`;
 
 /** The last event of a tenant ($1) below the horizon ($2), or the last expired one. */
@@ -254,8 +259,7 @@ export class StoreArrivals {
       throw cursorOfOtherHistory();
     }
     if (first >= this.#migrated.nextNumber) throw cursorFromFuture();
-    const tx = this.#migrated.firstTx + Math.floor(first / MIGRATED_EVENTS_PER_TRANSACTION);
-    return { tx, no: first, rangeId: null };
+    return { tx: MIGRATED, no: first, rangeId: null };
   }
 
   async #refuseUnknownRange(tenant: number | undefined, location: Location, next: number): Promise<void> {
@@ -290,37 +294,9 @@ function enoughFor(limit: number, ranges: readonly ArrivalRange[]): number {
   return last === -1 ? ranges.length : last + 1;
 }
 
-/** The highest number that a cursor of this database may name: of stored, expired or migrated events. */
-const LAST_NUMBER = `(
-  SELECT coalesce(max(tx), 0) FROM (
-    SELECT last.tx FROM tenants CROSS JOIN LATERAL (
-      SELECT tx FROM arrivals WHERE arrivals.tenant = tenants.no ORDER BY tx DESC LIMIT 1
-    ) AS last
-    UNION ALL SELECT tx FROM expired_arrivals
-    UNION ALL SELECT first_tx + next_number / ${MIGRATED_EVENTS_PER_TRANSACTION} FROM data_migrations
-  ) AS newest)`;
-
-/** Called at every start, before anything is stored: raises the offset if the database has seen higher numbers. */
-export async function continueArrivalNumbers(pool: PostgresPool): Promise<void> {
-  if (await isRight(pool)) return;
-  await pool.inTransaction(async (client) => {
-    await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
-    if (await isRight(client)) return;
-    await client.query(`UPDATE arrival_numbers SET shift = ${LAST_NUMBER} + 1 - ${NEXT_TRANSACTION}`);
-  });
-}
-
-async function isRight(connection: Queryable): Promise<boolean> {
-  const { rows } = await connection.query<{ isRight: boolean }>(
-    `SELECT ${LAST_NUMBER} < shift + ${NEXT_TRANSACTION} AS "isRight" FROM arrival_numbers`,
-  );
-  return rows[0]?.isRight === true;
-}
-
 interface MigratedArrivals {
   /** The id of the embedded store; `storeIdIn` derives the form used in cursors. */
   readonly storeId: string;
-  readonly firstTx: number;
   /** Every number that the embedded store assigned is below this. */
   readonly nextNumber: number;
 }
@@ -328,35 +304,23 @@ interface MigratedArrivals {
 /** Undefined if nothing was migrated. */
 async function readMigratedArrivals(db: Queryable): Promise<MigratedArrivals | undefined> {
   const { rows } = await db.query<MigratedArrivals>(
-    `SELECT store_id AS "storeId", first_tx AS "firstTx", next_number AS "nextNumber" FROM data_migrations WHERE first_tx IS NOT NULL`,
+    'SELECT store_id AS "storeId", next_number AS "nextNumber" FROM data_migrations WHERE next_number IS NOT NULL',
   );
   return rows[0];
 }
 
 /** Call it in a transaction, after all records are copied. Idempotent. The ranges are derived from the records alone. */
 export async function deriveMigratedArrivals(client: Queryable, nextNumber: number): Promise<void> {
-  const transactions = Math.floor(nextNumber / MIGRATED_EVENTS_PER_TRANSACTION) + 1;
-  await client.query(
-    `UPDATE data_migrations SET next_number = $1, first_tx = ${NEXT_TRANSACTION} + ${SHIFT} - $2::bigint WHERE first_tx IS NULL`,
-    [nextNumber, transactions],
-  );
-  await client.query(
-    `UPDATE expired_arrivals SET tx = event / ${MIGRATED_EVENTS_PER_TRANSACTION} + (SELECT first_tx FROM data_migrations)`,
-  );
+  await client.query('UPDATE data_migrations SET next_number = $1', [nextNumber]);
   await client.query('DELETE FROM arrivals');
   // Consecutive events of a tenant and day have the same difference between their number and the count of those before.
   await client.query(
     `INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max)
-     SELECT tx, tenant, min(first_event), sum(events), min(received_at), max(received_at) FROM (
-       SELECT *, first_event + events - sum(events) OVER (PARTITION BY tenant, tx, day ORDER BY first_event) AS run FROM (
-         SELECT (SELECT first_tx FROM data_migrations) + part AS tx, tenant, received_at, floor(received_at / ${DAY_MS}::numeric) AS day,
-           greatest(first_event, part * ${MIGRATED_EVENTS_PER_TRANSACTION}) AS first_event,
-           least(first_event + events, (part + 1) * ${MIGRATED_EVENTS_PER_TRANSACTION})
-             - greatest(first_event, part * ${MIGRATED_EVENTS_PER_TRANSACTION}) AS events
-         FROM records CROSS JOIN LATERAL generate_series(first_event / ${MIGRATED_EVENTS_PER_TRANSACTION},
-           (first_event + events - 1) / ${MIGRATED_EVENTS_PER_TRANSACTION}) AS part
-         WHERE events > 0
-       ) AS pieces
-     ) AS numbered GROUP BY tx, tenant, day, run`,
+     SELECT ${MIGRATED}, tenant, min(first_event), sum(events), min(received_at), max(received_at) FROM (
+       SELECT *, first_event + events - sum(events) OVER (PARTITION BY tenant, day ORDER BY first_event) AS run FROM (
+         SELECT tenant, received_at, floor(received_at / ${DAY_MS}::numeric) AS day, first_event, events
+         FROM records WHERE events > 0
+       ) AS stored
+     ) AS numbered GROUP BY tenant, day, run`,
   );
 }

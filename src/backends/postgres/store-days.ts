@@ -10,7 +10,7 @@
  */
 
 import { DAY_MS } from '../../model.ts';
-import { ADVISORY_LOCKS, PARTITION_LOCK } from './migrations.ts';
+import { ADVISORY_LOCKS, PARTITION_LOCK } from './make-tables.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 
 const PARENTS = ['events', 'records'] as const;

@@ -174,6 +174,9 @@ export const STORE_SCHEMA = `
     PRIMARY KEY (timestamp_day, day)
   );
 
+  -- Numbers of transactions that store events (store-arrivals.ts).
+  CREATE SEQUENCE arrival_numbers AS bigint;
+
   -- A run of events of one tenant, with consecutive numbers and received on one day, stored by transaction 'tx'; kept
   -- for as long as the events. A reader that stays below the oldest active transaction sees runs in one order. Cursors
   -- carry the id, which identifies a run after the database was restored to an earlier state (store-arrivals.ts).
@@ -190,14 +193,10 @@ export const STORE_SCHEMA = `
   CREATE INDEX arrivals_by_age ON arrivals (received_at_max);
 
   -- The last expired event of each tenant, in order of arrival, with the id of its run: a cursor before it is too old.
+  -- Migrated ones have the number 0.
   CREATE TABLE expired_arrivals (
     tenant integer PRIMARY KEY,
     id     uuid   NOT NULL DEFAULT gen_random_uuid(),
     tx     bigint NOT NULL DEFAULT 0,
     event  bigint NOT NULL
-  );
-
-  -- One row: the amount added to transaction numbers (store-arrivals.ts).
-  CREATE TABLE arrival_numbers (shift bigint NOT NULL);
-  CREATE UNIQUE INDEX arrival_numbers_only_one ON arrival_numbers ((true));
-  INSERT INTO arrival_numbers VALUES (0);`;
+  );`;

@@ -11,8 +11,7 @@ import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.t
 import { type Retention, StoreConflictError } from '../../store-writer.ts';
 import { NO_PROGRESS, reportOverLimit, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../sql/retention.ts';
 import { takeFromSums } from '../sql/sums.ts';
-import { int8s } from './binary-arrays.ts';
-import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
+import { ADVISORY_LOCKS, SWEEP_LOCK } from './make-tables.ts';
 import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
 import { REMOVED_COLUMNS, type RemovedEvent, takeFromNodes } from './profile-changes.ts';
 import { runSteps } from './sql-database.ts';
@@ -225,10 +224,7 @@ async function expireSome(client: PostgresClient, day: number, progress: ExpiryP
   const last = records.at(-1);
   if (last === undefined) return 0;
   progress.set(day, last.no);
-  const ranges = [
-    int8s(records.map((row) => row.first_event)),
-    int8s(records.map((row) => row.first_event + row.events)),
-  ];
+  const ranges = [records.map((row) => row.first_event), records.map((row) => row.first_event + row.events)];
   const within = `unnest($1::int8[], $2::int8[]) AS r (first, stop) WHERE e.no >= r.first AND e.no < r.stop`;
   const events = dayTable('events', day);
   await client.query(
@@ -241,7 +237,7 @@ async function expireSome(client: PostgresClient, day: number, progress: ExpiryP
     ranges,
   );
   await client.query(`DELETE FROM ${dayTable('records', day)} WHERE no = ANY ($1::int8[])`, [
-    int8s(records.map(({ no }) => no)),
+    records.map(({ no }) => no),
   ]);
   await takeFromNodes(client, rows);
   await runSteps(client, (tables, locks) => takeFromSums(tables, locks, rows, 'expired'));

@@ -32,7 +32,6 @@ import { markAccepted } from '../sql/rejections.ts';
 import type { StepsOf } from '../sql/steps.ts';
 import { SqlWriteTransaction } from '../sql/write-transaction.ts';
 import { assertInstallation, type PostgresClient, type PostgresPool } from './pool.ts';
-import { texts } from './binary-arrays.ts';
 import { isMissingPartition } from './pool-errors.ts';
 import { runSteps } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
@@ -335,7 +334,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     for (const statement of [FIND_TENANTS, INSERT_TENANTS, FIND_TENANTS]) {
       const missing = ids.filter((id) => numberOf(id) === undefined);
       if (missing.length === 0) break;
-      const { rows } = await this.#client.query<{ id: TenantId; no: number }>(statement, [texts(missing)]);
+      const { rows } = await this.#client.query<{ id: TenantId; no: number }>(statement, [missing]);
       for (const { id, no } of rows) this.#newTenants.set(id, no);
     }
     return new Map(ids.map((id) => [id, numberOf(id) as number]));

@@ -32,7 +32,7 @@ import { listEvents } from './store-timeline.ts';
 import { listTraces, readTrace } from './store-traces.ts';
 
 interface PostgresStoreOptions {
-  /** The pool of a migrated database (`migrate`). */
+  /** The pool of a database that has its tables (`makeTables`). */
   readonly pool: PostgresPool;
   /**
    * `LogReader.name`: the log whose positions come with the ledger. A function if it is not available yet; it may

@@ -21,8 +21,8 @@ import {
   sumOf,
   type Visits,
 } from '../../views/node-properties.ts';
-import { bool, insertInto, int2, int4, int8, RowsStatement, text, uuid } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
+import { bool, insertInto, int2, int4, int8, RowsStatement, text, uuid } from './rows-statement.ts';
 import type { LockedNodes } from './write-graph.ts';
 
 interface IdentifierRow extends NewIdentifier {

@@ -20,9 +20,9 @@ import { isOfBody, olderUseName } from '../../views/key-use.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { writeTombstones } from '../sql/profile-changes.ts';
 import { openRejections } from '../sql/rejections.ts';
-import { bytea, type Columns, insertInto, int4, int8, RowsStatement, text, uuid } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { InvalidationState } from './person-cache.ts';
+import { bytea, type Columns, insertInto, int4, int8, RowsStatement, text, uuid } from './rows-statement.ts';
 import { runSteps } from './sql-database.ts';
 import type { NumberedBatch } from './write-changes.ts';
 

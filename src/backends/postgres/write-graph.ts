@@ -11,7 +11,6 @@ import type { ProfileState, Snapshot } from '../../identity/graph.ts';
 import { resolvedNodeOf } from '../../identity/resolve.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber } from '../../model.ts';
 import { type PersonKeys, type LookupRequest, StoreConflictError } from '../../store-writer.ts';
-import { int2s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { PersonCache } from './person-cache.ts';
 
@@ -208,7 +207,7 @@ async function findKeys(
     return nodes;
   });
   if (values.length === 0) return keyNodes;
-  const parameters = [int4s(tenants), int2s(types), texts(values)];
+  const parameters = [tenants, types, values];
   const { rows } = await client.query<[ordinal: number, node: number, root: number | null]>(FIND_KEYS, parameters);
   for (const [ordinal, node, root] of rows) {
     found[ordinal - 1]?.set(values[ordinal - 1] as string, node);
@@ -258,11 +257,11 @@ async function lock(
 ): Promise<LockedNodes> {
   const locked: LockedNodes = new Map();
   if (toLock.size === 0) return locked;
-  const numbers = int8s([...toLock]);
+  const numbers = [...toLock];
   const { rows } =
     candidates.size === 0
       ? await client.query<LockedRow>(LOCK_NODES, [numbers])
-      : await client.query<LockedRow>(LOCK_PROFILES, [numbers, int8s([...candidates])]);
+      : await client.query<LockedRow>(LOCK_PROFILES, [numbers, [...candidates]]);
   for (const { no, root, bytes, properties: text } of rows) {
     locked.set(no, text === null && bytes !== null ? undefined : text);
     const before = roots.get(no);
@@ -276,7 +275,7 @@ async function lock(
 async function readProfiles(client: Queryable, roots: ReadonlySet<NodeNumber>): Promise<Map<NodeNumber, ProfileState>> {
   const profiles = new Map<NodeNumber, ProfileState>();
   if (roots.size === 0) return profiles;
-  const { rows } = await client.query<MemberRow>(READ_PROFILES, [int8s([...roots])]);
+  const { rows } = await client.query<MemberRow>(READ_PROFILES, [[...roots]]);
   for (const [root, members] of Map.groupBy(rows, (row) => row.root)) {
     const first = members.find(({ no }) => no === root);
     if (first === undefined) throw new StoreConflictError('a profile was erased meanwhile');

@@ -12,9 +12,8 @@ import { amountText } from '../../views/currency.ts';
 import { compareBuckets, type CountedBucket } from '../../views/event-counts.ts';
 import { type KeptRejection, keptRejections } from '../../views/kept-rejections.ts';
 import { notesOf } from '../../views/trace.ts';
-import { bytea, insertInto, int4, int8, numeric, RowsStatement, text, uuid } from './binary-arrays.ts';
 import { type PostgresClient, type Queryable, rowOf } from './pool.ts';
-import { SHIFT } from './store-arrivals.ts';
+import { bytea, insertInto, int4, int8, numeric, RowsStatement, text, uuid } from './rows-statement.ts';
 import { dayOf } from './store-days.ts';
 import { NUMBERS_PER_BLOCK } from './store-schema.ts';
 import type { NumberedBatch } from './write-changes.ts';
@@ -92,7 +91,7 @@ const INSERT_ARRIVALS = new RowsStatement<ArrivalRange>(
     received_at_max: int8(({ receivedAtMax }) => receivedAtMax),
   },
   (rows, names) => `
-    INSERT INTO arrivals (tx, ${names}) SELECT pg_current_xact_id()::text::bigint + ${SHIFT}, ${names} FROM ${rows}`,
+    INSERT INTO arrivals (tx, ${names}) SELECT (SELECT nextval('arrival_numbers')), ${names} FROM ${rows}`,
 );
 
 interface RejectionRow {

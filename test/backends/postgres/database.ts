@@ -1,7 +1,7 @@
-/** A database of its own for a test, brought up to date, with pools to it that are closed afterwards. */
+/** A database of its own for a test, with tables, and with pools to it that are closed afterwards. */
 
 import { after, type TestContext } from 'node:test';
-import { migrate } from '../../../src/backends/postgres/migrations.ts';
+import { makeTables } from '../../../src/backends/postgres/make-tables.ts';
 import { openPool, type PoolOptions, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { testPostgres } from '../../servers/postgres.ts';
 
@@ -18,7 +18,7 @@ export async function emptyDatabase(): Promise<TestDatabase> {
 
 let template: Promise<string> | undefined;
 
-/** A copy of one that was brought up to date: much quicker than bringing each up to date. */
+/** A copy of one that has its tables: much quicker than making them in each. */
 export async function migratedDatabase(): Promise<TestDatabase> {
   template ??= migratedOnce();
   const url = await (await testPostgres()).newDatabase(await template);
@@ -28,7 +28,7 @@ export async function migratedDatabase(): Promise<TestDatabase> {
 async function migratedOnce(): Promise<string> {
   const database = await emptyDatabase();
   const pool = await database.connect({ max: 1 });
-  await migrate(pool);
+  await makeTables(pool);
   await pool.close();
   return database.url;
 }
@@ -60,7 +60,7 @@ async function lendable(): Promise<Lendable> {
   return { ...database, pool: await database.connect() };
 }
 
-/** Leaves what the migrations made: the tables without days, and the rows of the tables named. */
+/** Leaves what was made at first: the tables without days, and the rows of the tables named. */
 const EMPTYING = `
   DO $$
   DECLARE
@@ -74,14 +74,13 @@ const EMPTYING = `
     FOR name IN
       SELECT oid FROM pg_class
       WHERE relnamespace = 'sluice'::regnamespace AND relkind = 'r'
-        AND relname NOT IN ('migrations', 'identity', 'arrival_numbers')
+        AND relname NOT IN ('tables_made', 'identity')
     LOOP
       EXECUTE format('SELECT EXISTS (SELECT FROM %s)', name) INTO has_rows;
       IF has_rows THEN filled := filled || name::text; END IF;
     END LOOP;
     IF filled IS NOT NULL THEN EXECUTE 'TRUNCATE ' || array_to_string(filled, ', ') || ' CASCADE'; END IF;
     UPDATE identity SET log = NULL WHERE log IS NOT NULL;
-    UPDATE arrival_numbers SET shift = 0 WHERE shift <> 0;
     PERFORM setval(format('%I.%I', schemaname, sequencename), start_value, false)
     FROM pg_sequences WHERE last_value IS NOT NULL;
   END $$`;

@@ -109,31 +109,15 @@ suite('PostgreSQL as the target of a migration', { skip: whyNoPostgres() }, () =
     assert.equal(rows[0]?.no, 8);
   });
 
-  test('U+0000, which PostgreSQL cannot hold, becomes U+FFFD; all other text stays what it is', async (context) => {
+  test('U+0000, which PostgreSQL cannot hold, becomes U+FFFD; all other text, and bytes, stay what they are', async (context) => {
     const { target, pool } = await begun(context);
+    const hash = Buffer.from([0, 34, 92, 123, 125, 44, 255]);
     const message = 'a\0b "\\ {} NULL \u{1F600} ü,';
-    const row = [
-      1,
-      1,
-      NOON,
-      TRACE,
-      0,
-      message,
-      '',
-      Buffer.alloc(16),
-      'null',
-      1,
-      'key',
-      'secret',
-      null,
-      '[]',
-      null,
-      null,
-    ];
+    const row = [1, 1, NOON, TRACE, 0, message, '', hash, 'null', 1, 'key', 'secret', null, '[]', null, null];
     await target.take('rejections', null, chunkOf('a', [row]));
-    const { rows } = await pool.query('SELECT message, reason, payload, payload_is_cut FROM rejections');
+    const { rows } = await pool.query('SELECT message, reason, reason_hash, payload, payload_is_cut FROM rejections');
     assert.deepEqual(rows, [
-      { message: message.replace('\0', '\u{FFFD}'), reason: '', payload: 'null', payload_is_cut: 1 },
+      { message: message.replace('\0', '\u{FFFD}'), reason: '', reason_hash: hash, payload: 'null', payload_is_cut: 1 },
     ]);
   });
 

@@ -26,6 +26,8 @@ const FIRST = START - (START % DAY_MS);
 /** Milliseconds from one event to the next. */
 const EVERY = DAY_MS / EVENTS_PER_DAY;
 const PAGE = 51;
+/** So many arrivals are of one transaction, as after a migration; each of the others is of one of its own. */
+const MIGRATED = EVENTS / 2;
 const LATEST = [Number.MAX_SAFE_INTEGER, 0];
 
 /** Event n is one of a record of its own, of node n % NODES, an equal time after the one before. */
@@ -54,7 +56,7 @@ async function fill(pool: PostgresPool): Promise<void> {
   );
   await pool.query(
     `INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max)
-     SELECT n + 1, 1 + (1 + n % ${NODES}) % 2, n, 1, ${FIRST} + n * ${EVERY}, ${FIRST} + n * ${EVERY}
+     SELECT greatest(n - ${MIGRATED}, 0), 1 + (1 + n % ${NODES}) % 2, n, 1, ${FIRST} + n * ${EVERY}, ${FIRST} + n * ${EVERY}
      FROM generate_series(0, ${EVENTS - 1}) AS n`,
   );
 }
@@ -157,9 +159,11 @@ suite('Plans of PostgreSQL', { skip: whyNoPostgres() }, () => {
       });
 
       test('what arrived after a place is found behind it, in its days', async () => {
-        await assertQuick(2, RANGE_AT_SQL, [2, 5_001, 5_000], BY_INDEX);
+        await assertQuick(2, RANGE_AT_SQL, [2, 0, 5_000], BY_INDEX);
+        await assertQuick(2, RANGE_AT_SQL, [2, 5_000, MIGRATED + 5_000], BY_INDEX);
         await assertQuick(3, LAST_SQL, [1, EVENTS], BY_INDEX);
-        await assertQuick(4 * PAGE, RANGES_SQL, [1, 5_000, 0, PAGE, EVENTS]);
+        await assertQuick(4 * PAGE, RANGES_SQL, [1, 0, 5_001, PAGE, EVENTS]);
+        await assertQuick(4 * PAGE, RANGES_SQL, [1, 5_001, MIGRATED + 5_001, PAGE, EVENTS]);
         const starts = Array.from({ length: PAGE }, (_, n) => 5_001 + 2 * n);
         const stops = starts.map((start) => start + 1);
         const receipt = FIRST + 5_000 * EVERY;

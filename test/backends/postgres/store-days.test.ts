@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { ADVISORY_LOCKS, PARTITION_LOCK, SWEEP_LOCK } from '../../../src/backends/postgres/migrations.ts';
+import { ADVISORY_LOCKS, PARTITION_LOCK, SWEEP_LOCK } from '../../../src/backends/postgres/make-tables.ts';
 import { PostgresClient, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { StoreDays } from '../../../src/backends/postgres/store-days.ts';
 import { StoreConflictError, type StoreWriter } from '../../../src/store-writer.ts';

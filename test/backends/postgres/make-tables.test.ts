@@ -1,15 +1,16 @@
-/** How a database is brought up to date: by many at once, step by step, and never by a program that is older than it. */
+/** How a database gets its tables: once, by one of many nodes, completely or not at all, and never over those of another version. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { migrate, problemOfIndexes } from '../../../src/backends/postgres/migrations.ts';
+import { hasTables, makeTables, problemOfIndexes } from '../../../src/backends/postgres/make-tables.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
+import { OperatorError } from '../../../src/errors.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { emptyDatabase, testPoolOptions } from './database.ts';
 
 const NODES = 10;
-const FIRST = 'CREATE TABLE first (id int); INSERT INTO first VALUES (1);';
-const SECOND = 'ALTER TABLE first ADD COLUMN name text; INSERT INTO first VALUES (2);';
+const OWN = 'CREATE TABLE own (id int); INSERT INTO own VALUES (1);';
+const OTHER = 'CREATE TABLE own (id int, name text);';
 
 async function namesOf(pool: PostgresPool): Promise<string[]> {
   const { rows } = await pool.query<{ name: string }>(
@@ -19,77 +20,66 @@ async function namesOf(pool: PostgresPool): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-async function stepsIn(pool: PostgresPool): Promise<number[]> {
-  const { rows } = await pool.query<{ step: number }>('SELECT step FROM migrations ORDER BY step');
-  return rows.map(({ step }) => step);
+function refusesTables(error: unknown): boolean {
+  return error instanceof OperatorError && /has the tables of another version of Sluice/.test(error.message);
 }
 
-suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
-  test('ten nodes that start at once on an empty database bring it up to date once', async (context) => {
+suite('Tables of PostgreSQL', { skip: whyNoPostgres() }, () => {
+  test('ten nodes that start at once on an empty database make its tables once', async (context) => {
     const { connect } = await emptyDatabase();
     const pools = await Promise.all(Array.from({ length: NODES }, () => connect({ max: 1 })));
     context.after(() => Promise.all(pools.map((pool) => pool.close())));
-    await Promise.all(pools.map((pool) => migrate(pool)));
-    const [pool] = pools;
-    assert.ok(pool);
+    const [pool] = pools as [PostgresPool];
+    assert.equal(await hasTables(pool), false);
+    await Promise.all(pools.map((each) => makeTables(each)));
+    assert.equal(await hasTables(pool), true);
     const tables = await namesOf(pool);
-    for (const table of ['accounts', 'keys', 'members', 'migrations', 'events', 'nodes'])
-      assert.ok(tables.includes(table));
-    assert.deepEqual(await stepsIn(pool), [1, 2, 3]);
+    for (const table of ['accounts', 'keys', 'members', 'events', 'nodes', 'data_migrations', 'tables_made']) {
+      assert.ok(tables.includes(table), table);
+    }
+    assert.equal((await pool.query('SELECT FROM tables_made')).rowCount, 1);
+    assert.equal((await pool.query('SELECT FROM identity')).rowCount, 1);
   });
 
-  test('steps are taken in order, each once, also by nodes of two versions', async (context) => {
+  test('tables that are there stay as they are, however their statements are written', async (context) => {
     const { connect } = await emptyDatabase();
     const pool = await connect({ max: 2 });
     context.after(() => pool.close());
-    await migrate(pool, [FIRST]);
-    await migrate(pool, [`\n  ${FIRST.replaceAll(' ', '\n')} `]);
-    await migrate(pool, [FIRST, SECOND]);
-    await migrate(pool, [FIRST, SECOND]);
-    const { rows } = await pool.query<{ id: number }>('SELECT id FROM first ORDER BY id');
-    assert.deepEqual(
-      rows.map(({ id }) => id),
-      [1, 2],
-    );
-    assert.deepEqual(await stepsIn(pool), [1, 2]);
+    await makeTables(pool, OWN);
+    await makeTables(pool, OWN);
+    await makeTables(pool, `\n -- A comment.\n ${OWN.replaceAll(' ', '\n')} `);
+    assert.equal((await pool.query('SELECT FROM own')).rowCount, 1);
   });
 
-  test('a database that a newer Sluice made is refused, and nothing in it is changed', async (context) => {
+  test('a database with the tables of another version is refused, and nothing in it is changed', async (context) => {
     const { connect } = await emptyDatabase();
     const pool = await connect({ max: 2 });
     context.after(() => pool.close());
-    await migrate(pool, [FIRST, SECOND]);
-    await assert.rejects(migrate(pool, [FIRST]), (error: Error) => {
-      assert.equal(error.name, 'OperatorError');
-      assert.match(error.message, /created by a newer version of Sluice/);
-      return true;
-    });
-    assert.deepEqual(await stepsIn(pool), [1, 2]);
+    await makeTables(pool, OTHER);
+    await assert.rejects(makeTables(pool, OWN), refusesTables);
+    await assert.rejects(hasTables(pool, OWN), refusesTables);
+    // As of a version that left no note of what it made.
+    await pool.query('DROP TABLE tables_made');
+    await assert.rejects(makeTables(pool, `CREATE TABLE first (id int); ${OWN}`), refusesTables);
+    assert.deepEqual(await namesOf(pool), ['own']);
+    assert.equal((await pool.query('SELECT id, name FROM own')).rowCount, 0);
   });
 
-  test('a database whose steps were others is refused', async (context) => {
+  test('a statement that fails leaves nothing, and the tables can be made later', async (context) => {
     const { connect } = await emptyDatabase();
     const pool = await connect({ max: 2 });
     context.after(() => pool.close());
-    await migrate(pool, [FIRST]);
-    await assert.rejects(migrate(pool, [SECOND, FIRST]), /Step 1 in .*unreleased version/);
-  });
-
-  test('a step that fails leaves nothing of itself, and the steps before it', async (context) => {
-    const { connect } = await emptyDatabase();
-    const pool = await connect({ max: 2 });
-    context.after(() => pool.close());
-    await assert.rejects(migrate(pool, [FIRST, 'CREATE TABLE half (id int); SELECT 1 / 0;']), /: 22012$/);
-    assert.deepEqual(await namesOf(pool), ['first', 'migrations']);
-    assert.deepEqual(await stepsIn(pool), [1]);
-    await migrate(pool, [FIRST, SECOND]);
+    await assert.rejects(makeTables(pool, `${OWN} SELECT 1 / 0;`), /: 22012$/);
+    assert.deepEqual(await namesOf(pool), []);
+    await makeTables(pool, OWN);
+    assert.deepEqual(await namesOf(pool), ['own', 'tables_made']);
   });
 
   test('a unique index that is missing, or lacks a day, is named', async (context) => {
     const { connect } = await emptyDatabase();
     const pool = await connect({ max: 1 });
     context.after(() => pool.close());
-    await migrate(pool);
+    await makeTables(pool);
     assert.equal(await problemOfIndexes(pool), null);
     await pool.query('ALTER TABLE positions DROP CONSTRAINT positions_pkey; DROP INDEX records_by_trace');
     assert.match((await problemOfIndexes(pool)) ?? '', /unique index positions_pkey, records_by_trace in/);
@@ -105,7 +95,7 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.equal(await problemOfIndexes(pool), null);
   });
 
-  test('a user who may not create tables gets an error, and may use a database that is up to date', async (context) => {
+  test('a user who may not create tables gets an error, and may use a database that has its tables', async (context) => {
     const { url, connect } = await emptyDatabase();
     const owner = await connect({ max: 2 });
     context.after(() => owner.close());
@@ -116,12 +106,12 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     own.password = 'geheim';
     const pool = await openPool(testPoolOptions(own.href, { max: 2 }));
     context.after(() => pool.close());
-    await assert.rejects(migrate(pool, [FIRST]), /cannot create or use tables.*Grant it CREATE/);
-    await migrate(owner, [FIRST]);
-    await assert.rejects(migrate(pool, [FIRST]), /cannot create or use tables.*Grant it .*USAGE on the schema sluice/);
+    await assert.rejects(makeTables(pool, OWN), /cannot create or use tables.*Grant it CREATE/);
+    await makeTables(owner, OWN);
+    await assert.rejects(makeTables(pool, OWN), /cannot create or use tables.*Grant it .*USAGE on the schema sluice/);
     await owner.query(`GRANT USAGE ON SCHEMA sluice TO ${user}`);
     await owner.query(`GRANT SELECT ON ALL TABLES IN SCHEMA sluice TO ${user}`);
-    await migrate(pool, [FIRST]);
+    await makeTables(pool, OWN);
     await pool.close();
     await owner.query(`DROP OWNED BY ${user}`);
     await owner.query(`DROP ROLE ${user}`);
