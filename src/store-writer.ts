@@ -9,6 +9,7 @@
  */
 
 import type { Changes, Snapshot } from './identity/graph.ts';
+import type { MatchOptions } from './identity/match-keys.ts';
 import type { LogRecord, LostAhead, LostRecords } from './log.ts';
 import type { ProcessedLog } from './log/continuity.ts';
 import type { ForeignFormat, KeyKind, MatchKey, NodeNumber, Origin, TenantId, ValueType } from './model.ts';
@@ -377,6 +378,11 @@ export interface StoreWriter {
    * `now` waits where the caller reads; a store that others write too allows for their being late.
    */
   sweep(retention: Retention, now: number): Promise<boolean>;
+  /**
+   * Finishes the erasures of all tenants that a crash or an error interrupted, in transactions of their own between those
+   * of `begin`. How many there were; with none, nothing is written.
+   */
+  continueErasures(options: MatchOptions): Promise<number>;
   close(): Promise<void>;
 }
 

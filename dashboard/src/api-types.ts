@@ -1696,7 +1696,7 @@ export interface components {
              * @description When.
              */
             readonly at: string;
-            /** @description To what, and `by` which key (`key_id`) or member (`member_id`). */
+            /** @description To what, and `by` which key (`key_id`) or member (`member_id`). `is_finished` is false while an erasure is running, or after it was interrupted: then the numbers are those of what is removed so far, and the next start of the server finishes it. */
             readonly detail: unknown;
         };
         /**

@@ -6,20 +6,21 @@
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { watchClock } from '../clock/clock.ts';
+import type { Config } from '../config/config.ts';
 import { openRetentionClock } from '../clock/retention-clock.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { logFolderOf, retentionTimeFileOf, storeFileOf } from '../data-folder/files.ts';
 import { assertLockHeld, LockLostError } from '../data-folder/held-lock.ts';
-import { OperatorError } from '../errors.ts';
+import { messageOf, OperatorError } from '../errors.ts';
 import { Housekeeping } from '../processor/housekeeping.ts';
 import { CurrentWarningPlans } from '../processor/plan-warnings.ts';
 import { Processor, type ProcessorParts } from '../processor/processor.ts';
 import { yieldPolicy } from '../processor/yield-policy.ts';
 import { AppendSignal } from '../runtime/append-signal.ts';
 import { WriteLockRequest } from '../runtime/write-lock-request.ts';
-import { StoreFailedError } from '../store-writer.ts';
+import { StoreFailedError, type StoreWriter } from '../store-writer.ts';
 import { METRIC, metricsWriter, readCounter, readGauge } from '../telemetry/metrics.ts';
-import { createLogger, OutageLog } from '../telemetry/logger.ts';
+import { createLogger, type Logger, OutageLog } from '../telemetry/logger.ts';
 import { untilReachable } from './late-start.ts';
 import { openClock } from './open-clock.ts';
 import { type Database, openDatabase, openKeyStore, openKeyStoreIn } from './opening.ts';
@@ -97,6 +98,7 @@ async function runProcessor(setup: ThreadSetup): Promise<void> {
       if (message.type === 'stop') processor.stop();
     });
     send({ type: 'started' });
+    void continueErasures(parts.writer, config, logger, () => status.isShuttingDown());
     await processor.run();
     plans.stop();
     stopWatching();
@@ -114,6 +116,28 @@ async function runProcessor(setup: ThreadSetup): Promise<void> {
     }
     if (!(error instanceof OperatorError)) throw error;
     send({ type: 'start-failed', message: error.message });
+  }
+}
+
+/**
+ * At a start, since nothing else continues what a crash interrupted. If it fails, it is not worth ending the process: the
+ * next start tries again.
+ */
+async function continueErasures(
+  writer: StoreWriter,
+  config: Config,
+  logger: Logger,
+  isStopping: () => boolean,
+): Promise<void> {
+  try {
+    const erasures = await writer.continueErasures(matchOptionsOf(config));
+    if (erasures > 0) logger.info({ erasures }, 'finished erasures that were interrupted');
+  } catch (error) {
+    if (isStopping()) return;
+    logger.error(
+      { reason: messageOf(error) },
+      'an interrupted erasure cannot be finished: erase the person again, see is_finished in GET /audit',
+    );
   }
 }
 

@@ -248,6 +248,7 @@ suite('A partition of the log', () => {
         begin: () => writer.begin(),
         sweep: (...args) => writer.sweep(...args),
         compact: () => writer.compact(),
+        continueErasures: (options) => writer.continueErasures(options),
         hasJobs: () => writer.hasJobs(),
         close: () => writer.close(),
         difference: () => {

@@ -11,6 +11,7 @@
 
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
+import type { MatchOptions } from '../../identity/match-keys.ts';
 import { DAY_MS, HOUR_MS, type MatchKey, type NodeNumber, type TenantId } from '../../model.ts';
 import {
   type LookupResult,
@@ -34,6 +35,7 @@ import { SqlWriteTransaction } from '../sql/write-transaction.ts';
 import { assertInstallation, type PostgresClient, type PostgresPool } from './pool.ts';
 import { texts } from './binary-arrays.ts';
 import { isMissingPartition } from './pool-errors.ts';
+import { continueErasures } from './profile-changes.ts';
 import { runSteps } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
@@ -179,6 +181,10 @@ class PostgresStoreWriter implements StoreWriter {
 
   async sweep(retention: Retention, now: number): Promise<boolean> {
     return this.#sweep.sweep(retention, now);
+  }
+
+  continueErasures(options: MatchOptions): Promise<number> {
+    return continueErasures(this.#pool, options);
   }
 
   async close(): Promise<void> {

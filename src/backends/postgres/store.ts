@@ -124,7 +124,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     unmerge: (tenantId, id, mergedBy, audit) =>
       ofTenant(tenantId, undefined, (tenant) => unmerge(pool, tenant, id, mergedBy, audit)),
     erase: (tenantId, id, audit) =>
-      ofTenant(tenantId, false, (tenant) => erase(pool, { tenant, tenantId, id, audit, matchOptions })),
+      ofTenant(tenantId, false, (tenant) => erase(pool, { tenant, tenantId, id, audit, matchOptions, entry: null })),
 
     predict: async (tenantId, records, appliedAt) => {
       const tenant = await tenantOf(tenantId);

@@ -127,7 +127,7 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
         inWriteTransaction(store, () => unmerge(store, tenant, id, mergedBy, audit)),
       ),
     erase: (tenantId, id, audit) =>
-      withTenant(tenantId, false, (tenant) => erase(store, { tenant, tenantId, id, audit, matchOptions })),
+      withTenant(tenantId, false, (tenant) => erase(store, { tenant, tenantId, id, audit, matchOptions, entry: null })),
     predict: (tenantId, records, appliedAt) => read(() => predict(store, tenantId, records, matchOptions, appliedAt)),
     recount: () => read(() => recount(store)),
     close: async () => {

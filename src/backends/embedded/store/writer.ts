@@ -12,6 +12,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { FileIdentity, REPLACED_STORE_ADVICE, WAS_REPLACED } from '../../../data-folder/file-identity.ts';
 import { SQLITE, sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
+import type { MatchOptions } from '../../../identity/match-keys.ts';
 import type { TenantId } from '../../../model.ts';
 import {
   type LookupResult,
@@ -49,6 +50,7 @@ import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection, type Tenant } from './connection.ts';
 import { StoreGraph, writeChanges } from './identity-graph.ts';
 import { MATCH_KEY_SIZES, MATCH_KEYS } from './match-keys.ts';
+import { continueErasures } from './profile-changes.ts';
 import { StoreNodes } from './profile-runs.ts';
 import { BufferedRuns, type RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { openStoreFile, storeDamageText, WAL_PAGES, withDamageExplained } from './schema.ts';
@@ -272,6 +274,13 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
       this.#eventGroups.forget();
       this.#nodes.deltas.forget();
     }
+  }
+
+  /** On a connection of its own, since this one may be in a transaction whenever the erasure waits. */
+  async continueErasures(options: MatchOptions): Promise<number> {
+    using database = openStoreFile(this.#file, 'reader');
+    database.exec('PRAGMA secure_delete = ON');
+    return await continueErasures(new StoreConnection(database, { hashOf: this.#store.hashOf }), options);
   }
 
   async close(): Promise<void> {
