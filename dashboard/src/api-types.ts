@@ -1701,7 +1701,7 @@ export interface components {
              * @description When.
              */
             readonly at: string;
-            /** @description To what, and `by` which key (`key_id`) or member (`member_id`). */
+            /** @description To what, and `by` which key (`key_id`) or member (`member_id`). `is_finished` is false while an erasure is running, or after it was interrupted: then the numbers are those of what is removed so far. */
             readonly detail: unknown;
         };
         /**

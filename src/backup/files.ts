@@ -315,7 +315,7 @@ async function* readArchive(file: string, stop: AbortSignal): AsyncGenerator<Bac
   const decompressor = await decompressorOf(file);
   // An error of the file ends the decompressor, and is thrown where that is read.
   if (decompressor !== undefined) pipeline(source, decompressor).catch(() => undefined);
-  // Strict: it verifies the checksums, and refuses an archive without an end or with something behind it.
+  // Strict: it verifies the checksums, and refuses an archive without an end or with anything but zeros behind it.
   const entries = ReadableStream.from(decompressor ?? source).pipeThrough(createTarDecoder({ strict: true }));
   for await (const { header, body } of entries) {
     if (header.type === 'directory') continue;
@@ -335,7 +335,7 @@ async function decompressorOf(file: string): Promise<Gunzip | ZstdDecompress | u
   return start.readUInt32BE(0) === 0x28b52ffd ? createZstdDecompress() : undefined;
 }
 
-/** What is wrong with a tar archive is a plain error, and with compressed data one with these codes. */
+/** What is wrong with a tar archive is a plain error, and with compressed data one with these codes; a file's has others. */
 function isOfArchive(error: unknown): error is Error {
   if (!(error instanceof Error)) return false;
   return 'code' in error ? /^(Z_|ZSTD_)/.test(String(error.code)) : error.name === 'Error';

@@ -61,6 +61,9 @@ export function readConfig(input: { env: Env; args: readonly string[] }): {
     config[name] = value ?? row.default;
     sources[name] = fromFlag !== undefined ? 'flag' : fromEnv !== undefined ? 'environment' : 'default';
   }
+  if (sources['inFlightBytesMax'] === 'default') {
+    config['inFlightBytesMax'] = Math.max(SETTINGS.inFlightBytesMax.default, Number(config['edges']) * EDGE_BYTES_MIN);
+  }
   mistakes.push(...misspeltVariables(env));
   if (mistakes.length === 0) mistakes.push(...tooLittleRoom(config as Config), ...impossible(config as Config));
   return { config: config as Config, sources: sources as Sources, mistakes };

@@ -125,7 +125,7 @@ export const SETTINGS = {
     kind: bytes(EDGE_BYTES_MIN),
     default: 64 * MB,
     description:
-      'Maximum size of request bodies in memory, over all edges (28 MB each at least); beyond that, requests get 503.',
+      'Maximum size of request bodies in memory, over all edges (at least 28 MB each, the default for three or more); beyond that, requests get 503.',
   }),
   connectionsMax: setting({
     env: 'SLUICE_CONNECTIONS_MAX',

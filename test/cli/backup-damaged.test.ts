@@ -1,7 +1,7 @@
 /** A backup that was changed, cut, appended to or made from damaged files: it is refused, and what is damaged is named. */
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import {
   cpSync,
   existsSync,
@@ -20,6 +20,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { gunzipSync, gzipSync, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { MANIFEST_FILE } from '../../src/backup/manifest.ts';
+import { skipWithout } from '../faults/devices.ts';
+import { straceHindrance, underStrace } from '../faults/strace.ts';
+import { MAIN, PROGRAM_ENV } from '../server.ts';
 import { backedUp, flipByte, folderFor, FORMS, manifestOf, rewriteManifest } from './backed-up-folder.ts';
 import { backup, restore } from './backing-up.ts';
 
@@ -129,6 +132,25 @@ suite('A backup that was damaged', () => {
     });
   }
 
+  for (const form of FORMS) {
+    test(`is not what ${form} is called on a disk that cannot be read`, async (t) => {
+      if (skipWithout(t, straceHindrance())) return;
+      const { target, place } = await backedUp(t, form);
+      const file = form === 'folder' ? join(target, 'store.db') : target;
+      // The first read fails, and the one that would find the end.
+      for (const when of [1, 2]) {
+        const strace = underStrace(`read:error=EIO:when=${when}`, join(place, 'trace'));
+        const [program, ...args] = [...strace, '-P', file, process.execPath, MAIN, 'backup', '--verify', target];
+        // Strace counts by thread, and all reads are to be of one.
+        const env = { ...PROGRAM_ENV, UV_THREADPOOL_SIZE: '1' };
+        const { status, stderr } = spawnSync(program, args, { env, encoding: 'utf8' });
+        assert.equal(status, 1, stderr);
+        assert.match(stderr, /Stopped by an error: EIO/);
+        assert.doesNotMatch(stderr, /damaged/);
+      }
+    });
+  }
+
   test('is refused when something was appended to the archive', async (t) => {
     for (const form of FORMS.slice(1)) {
       const { target } = await backedUp(t, form);
@@ -146,6 +168,12 @@ suite('A backup that was damaged', () => {
         assert.deepEqual([code, /is damaged or cut short/.test(err)], [-1, true], `${form} ${index}: ${err}`);
         const restored = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
         assert.equal(restored.code, -1);
+      }
+      // Padding, with which tar fills its last record.
+      for (const zeros of [1, 512, 10_000]) {
+        writeFileSync(target, Buffer.concat([whole, Buffer.alloc(zeros)]));
+        const { code, err } = await backup(['--verify', target]);
+        assert.equal(code, form === 'plain.tar' ? 0 : -1, `${form} and ${zeros}: ${err}`);
       }
     }
   });

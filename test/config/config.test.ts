@@ -326,11 +326,17 @@ test('variables that are no misspelt setting are left alone: they belong to clie
 });
 
 test('every edge has room for the largest body, or the server refuses to start', () => {
-  assert.equal(load({}, '--edges', '2').edges, 2);
-  assert.deepEqual(mistakes({}, '--edges', '4'), [
+  for (const [edges, megabytes] of [
+    ['2', 64],
+    ['3', 84],
+    ['64', 1_792],
+  ] as const) {
+    assert.equal(load({}, '--edges', edges).inFlightBytesMax, megabytes * MB);
+  }
+  assert.deepEqual(mistakes({ SLUICE_IN_FLIGHT_BYTES: '64MB' }, '--edges', '4'), [
     'SLUICE_IN_FLIGHT_BYTES is 64MB, but 4 edges need at least 112MB; set it, or use fewer edges',
   ]);
-  assert.equal(load({}, '--edges', '4', '--in-flight-bytes', '112MB').edges, 4);
+  assert.equal(load({}, '--edges', '4', '--in-flight-bytes', '112MB').inFlightBytesMax, 112 * MB);
 });
 
 const STORE_URL = 'postgres://sluice:hidden@db.example/sluice';

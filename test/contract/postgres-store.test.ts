@@ -6,16 +6,18 @@ import { openPostgresStoreWriter } from '../../src/backends/postgres/store-write
 import { lendDatabase } from '../backends/postgres/database.ts';
 import { whyNoPostgres } from '../servers/postgres.ts';
 import { storeContract } from './store.ts';
-import type { StoreUnderTest } from './store-feeding.ts';
+import type { StoreOfContract } from './store-feeding.ts';
 
-async function open(): Promise<StoreUnderTest> {
+async function open(): Promise<StoreOfContract> {
   const { pool, giveBack } = await lendDatabase();
   const logName = 'test:log';
   const writer = openPostgresStoreWriter({ pool: pool.share(), logName });
-  const store = openPostgresStore({ pool: pool.share(), logName });
+  const another = () => openPostgresStore({ pool: pool.share(), logName });
+  const store = another();
   return {
     writer,
     store,
+    another,
     close: async () => {
       await store.close();
       await writer.close();

@@ -28,7 +28,7 @@ import {
   person,
   profileOf,
   request,
-  type StoreUnderTest,
+  type StoreOfContract,
   START,
   send,
   sweepAll,
@@ -48,7 +48,7 @@ const fileIn = (folder: string): string => join(folder, 'store.db');
 before(() => openSqliteStoreWriter({ file: fileIn(original) }).close());
 after(() => removeFolder(original));
 
-interface SqliteStoreUnderTest extends StoreUnderTest {
+interface SqliteStoreUnderTest extends StoreOfContract {
   readonly file: string;
 }
 
@@ -61,11 +61,13 @@ function openIn(
   const file = fileIn(folder);
   copyFileSync(fileIn(original), file);
   const writer = openSqliteStoreWriter({ file, groupEvents, ...setup });
-  const store = openSqliteStore(file, hashOf === undefined ? {} : { hashOf });
+  const another = () => openSqliteStore(file, hashOf === undefined ? {} : { hashOf });
+  const store = another();
   return {
     file,
     writer,
     store,
+    another,
     close: async () => {
       await store.close();
       await writer.close();

@@ -19,10 +19,15 @@ export interface StoreUnderTest {
   close(): Promise<void>;
 }
 
+export interface StoreOfContract extends StoreUnderTest {
+  /** Another one on the same tables, which the caller closes. */
+  another(): Store;
+}
+
 /** For the suites, which take them from here with the rest. */
 export { DAY_MS, HOUR_MS, MINUTE_MS } from '../../src/model.ts';
 
-export type OpenStore = () => Promise<StoreUnderTest>;
+export type OpenStore = () => Promise<StoreOfContract>;
 
 export const TENANT: TenantId = 'acct_test/development';
 export const OTHER_TENANT: TenantId = 'acct_other/production';

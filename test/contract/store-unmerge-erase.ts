@@ -6,6 +6,7 @@ import type { LogEntry } from '../../src/log.ts';
 import type { CountBucket } from '../../src/store.ts';
 import { entriesOf, TENANTS } from '../processor/history.ts';
 import { dumpOf } from '../processor/store-dump.ts';
+import { eventually } from '../server.ts';
 import {
   ACT,
   allPages,
@@ -16,6 +17,7 @@ import {
   person,
   profileOf,
   request,
+  type StoreOfContract,
   type StoreUnderTest,
   START,
   send,
@@ -26,7 +28,7 @@ const PAGE = { limit: 50, cursor: null };
 
 export function storeUnmergeAndEraseContract(open: OpenStore): void {
   suite('unmerge and erase', () => {
-    let under: StoreUnderTest;
+    let under: StoreOfContract;
     beforeEach(async () => {
       under = await open();
     });
@@ -178,6 +180,59 @@ export function storeUnmergeAndEraseContract(open: OpenStore): void {
       const removed = rows.reduce((sum, { detail }) => sum + (JSON.parse(detail) as { events: number }).events, 0);
       assert.equal(removed, eventCount);
       assert.equal(await under.store.erase(TENANT, id, ACT), false);
+    });
+
+    /** By the trace_id of the call, newest first. */
+    async function audited(): Promise<[string, unknown][]> {
+      const { rows } = await under.store.audit(TENANT, PAGE);
+      return rows.map(({ traceId, detail }) => [traceId, JSON.parse(detail) as unknown]);
+    }
+
+    /** Erases a person with more events than one transaction removes, and fails after the first transactions. */
+    async function interruptedErasure(): Promise<{ readonly id: string; readonly events: number }> {
+      const events = Array.from({ length: 40 }, () => ({}));
+      const users = [
+        ...Array.from({ length: 5 }, () => person({ user_id: 'gone' }, events)),
+        person({ user_id: 'friend' }),
+        { identifiers: { user_id: 'gone' }, events: [] },
+      ];
+      // Apart, for the engine that removes the events of a few months at once.
+      for (let n = 0; n < 30; n++) await send(under, users, { receivedAt: START - n * 70 * 24 * HOUR_MS });
+      const { id, eventCount } = await profileOf(under, 'user_id', 'gone');
+      const failing = under.another();
+      const erasing = assert.rejects(failing.erase(TENANT, id, ACT));
+      await eventually('some are removed', async () => (await audited()).length > 0);
+      await failing.close();
+      await erasing;
+      return { id, events: eventCount };
+    }
+
+    test('an erase that is interrupted is in the audit with what it has removed, as not finished (rule 15)', async () => {
+      const { id, events } = await interruptedErasure();
+      const left = (await profileOf(under, 'user_id', 'gone')).eventCount;
+      assert.ok(left > 0 && left < events);
+      const detail = { profile_id: id, nodes: 0, events: events - left, is_finished: false };
+      assert.deepEqual(await audited(), [[ACT.traceId, detail]]);
+    });
+
+    test('an interrupted erase is repeated: the rest is removed, and both audit entries together have all of it', async () => {
+      const { id, events } = await interruptedErasure();
+      const left = (await profileOf(under, 'user_id', 'gone')).eventCount;
+      const again = { ...ACT, traceId: '01957000-0000-7000-8000-00000000ac71' };
+      assert.equal(await under.store.erase(TENANT, id, again), true);
+      assert.equal(await under.store.profile(TENANT, id), undefined);
+      const first = { profile_id: id, nodes: 0, events: events - left, is_finished: false };
+      const second = { profile_id: id, nodes: 1, events: left };
+      assert.deepEqual(await audited(), [
+        [again.traceId, second],
+        [ACT.traceId, first],
+      ]);
+      const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
+      assert.equal(
+        hours.reduce((sum, hour) => sum + hour.events.erased, 0),
+        events,
+      );
+      assert.ok(!(await everything(under, [])).includes('gone'));
     });
 
     test('an audit entry is found by its trace_id, in any case, and nothing by another', async () => {

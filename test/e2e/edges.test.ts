@@ -108,7 +108,7 @@ async function mistakesIn(server: { baseUrl: string }, key: string, sent: Sent):
 
 async function embedded(scope: Scope, edges: number): Promise<void> {
   const dataFolder = folderIn(scope);
-  const args = ['--edges', String(edges), '--in-flight-bytes', '112MB'];
+  const args = ['--edges', String(edges)];
   const server = await launch(scope, { dataFolder, args });
   const holder = new DatabaseSync(storeFileOf(dataFolder), { timeout: 5_000 });
   holder.exec('BEGIN IMMEDIATE');

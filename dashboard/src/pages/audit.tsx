@@ -100,6 +100,7 @@ function Details({ entry: { kind, detail } }: { entry: AuditEntry }): ReactNode 
       <>
         Profile <code title={String(id)}>{shortId(String(id))}</code>
         {typeof events === 'number' && `, ${formatNumber(events)} ${events === 1 ? 'event' : 'events'}`}
+        {fieldOf(detail, 'is_finished') === false && ', not finished'}
       </>
     );
   }

@@ -105,17 +105,18 @@ function UnmergeFacts({ detail }: { detail: unknown }): ReactNode {
 
 function EraseFacts({ detail }: { detail: unknown }): ReactNode {
   const profileId = fieldOf(detail, 'profile_id');
+  const isFinished = fieldOf(detail, 'is_finished') !== false;
   return (
     <>
       {typeof profileId === 'string' && (
         <div>
-          <dt>Profile, gone since</dt>
+          <dt>{isFinished ? 'Profile, gone since' : 'Profile, not finished'}</dt>
           <dd>
             <code>{profileId}</code>
           </dd>
         </div>
       )}
-      <Count label="Events erased" value={fieldOf(detail, 'events')} />
+      <Count label={isFinished ? 'Events erased' : 'Events erased so far'} value={fieldOf(detail, 'events')} />
     </>
   );
 }

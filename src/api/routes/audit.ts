@@ -17,7 +17,10 @@ const AuditEntry = object('AuditEntry', 'One unmerge, erasure, resubmit or retry
   kind: oneOf(AUDIT_KINDS, 'What was done.'),
   trace_id: uuid('The call that did it.'),
   at: time('When.'),
-  detail: Type.Unknown({ description: 'To what, and `by` which key (`key_id`) or member (`member_id`).' }),
+  detail: Type.Unknown({
+    description:
+      'To what, and `by` which key (`key_id`) or member (`member_id`). `is_finished` is false while an erasure is running, or after it was interrupted: then the numbers are those of what is removed so far.',
+  }),
 });
 
 const AuditPage = object('AuditPage', 'Every unmerge, erasure, resubmit and retry.', {

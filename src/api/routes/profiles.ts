@@ -207,7 +207,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): vo
     operationId: 'eraseProfile',
     summary: 'Erase a person',
     description:
-      'Erases the profile, its identifiers and its events. This cannot be undone. If the tracking plan marks personal data, `personal` lists what was removed. What was received before is processed first; if that takes more than 10 s, the response has a `warning`. Data received before the erasure does not bring the person back; data received later starts a new profile. The audit log records the erasure, without personal data.',
+      'Erases the profile, its identifiers and its events. This cannot be undone. If the tracking plan marks personal data, `personal` lists what was removed. What was received before is processed first; if that takes more than 10 s, the response has a `warning`. Data received before the erasure does not bring the person back; data received later starts a new profile. The audit log records the erasure, without personal data. If no response arrives, repeat the call.',
     params: PROFILE_PARAMS,
     response: { status: 202, description: 'Erased.', body: Erased },
     handler: async ({ store, tenantId, id, traceId, now, by }) => {

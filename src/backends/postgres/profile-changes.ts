@@ -6,9 +6,9 @@
  *
  * An erase is one transaction, except for a person with very many or large events, or with events of many days: these
  * are removed in pieces before, so that processors do not wait and memory stays bounded. After a crash in between, the
- * profile exists with fewer events and can be erased again. Limits: deleted rows stay in the server's files until it
- * vacuums, and in its write-ahead log and backups for as long as those are kept; the event log keeps requests for its
- * own retention; the `$event_id` of an event that had expired before is remembered to the end of its window.
+ * profile exists with fewer events, and can be erased again, and the audit entry says what was removed. Limits: deleted rows stay in the server's files until it vacuums, and in its write-ahead log and backups for as long
+ * as those are kept; the event log keeps requests for its own retention; the `$event_id` of an event that had expired
+ * before is remembered to the end of its window.
  */
 
 import { sql, type SqlBool } from 'kysely';
@@ -20,8 +20,8 @@ import { HASHED } from '../../views/keyed-hash.ts';
 import { type IdentifierRow, type MergeRow, oldestFirst, type ProfileNodes } from '../../views/profile.ts';
 import { planUnmerge } from '../../views/unmerge.ts';
 import { uuidOf } from '../../views/uuid.ts';
+import { auditErasure, endErasure } from '../sql/audit.ts';
 import {
-  auditPart,
   erasePerson,
   type Erasure,
   findRejections,
@@ -161,7 +161,7 @@ export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boole
   const keys = erasedKeys(identifiersOf(nodes));
   // Searched before the transaction, since there may be many; rows added meanwhile are searched within it.
   const matching = await runSteps(pool, (tables) => findRejections(tables, erasure, keys, HORIZON));
-  let progress: Progress = { nextDay: 0, removed: 0, idleDays: 0 };
+  let progress: Progress = { nextDay: 0, entry: null, idleDays: 0 };
   for (;;) {
     const before = progress;
     const after = await inDurableTransaction(pool, (client) => erasePiece(client, erasure, matching, before));
@@ -174,8 +174,8 @@ export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boole
 interface Progress {
   /** Day of receipt; earlier days are done. */
   readonly nextDay: number;
-  /** Number of events. */
-  readonly removed: number;
+  /** The audit entry; null until something is removed. */
+  readonly entry: number | null;
   /** Consecutive days without any event. */
   readonly idleDays: number;
 }
@@ -193,7 +193,7 @@ async function erasePiece(
 ): Promise<Progress | boolean> {
   const { tenant, id } = erasure;
   const profile = await lockProfile(client, tenant, id);
-  if (profile === undefined) return runSteps(client, (tables) => auditPart(tables, erasure, progress.removed));
+  if (profile === undefined) return runSteps(client, (tables) => endErasure(tables, progress.entry));
   // First and last seen are times of receipt.
   const first = dayOf(Math.min(...profile.nodes.map(({ firstSeen }) => firstSeen)));
   const end = dayOf(Math.max(...profile.nodes.map(({ lastSeen }) => lastSeen))) + 1;
@@ -201,21 +201,25 @@ async function erasePiece(
   const days = { first: from, end: Math.min(from + DAYS_PER_TRANSACTION, end) };
   const nodes = profile.nodes.map(({ node }) => node);
   const { events, isLast } = await eraseEvents(client, tenant, nodes, days);
-  const removed = progress.removed + events.length;
   const idleDays = events.length > 0 ? 0 : progress.idleDays + (days.end - days.first);
   const left = profile.nodes.reduce((sum, node) => sum + node.events, 0) - events.length;
   // A count that is too high must not prevent the erase: having searched every day is enough.
   const isGone = left <= 0 || idleDays >= end - first;
+  let { entry } = progress;
   if (isGone) {
-    const person = { id: profile.root.id, nodes, keys: erasedKeys(profile.identifiers), events: removed };
+    const person = { id: profile.root.id, nodes, keys: erasedKeys(profile.identifiers), events: events.length, entry };
     await runSteps(client, (tables) => erasePerson(tables, erasure, person, matching, HORIZON));
     await invalidate(client, tenant, nodes);
-  } else await takeFromNodes(client, events);
+  } else if (events.length > 0) {
+    const part = { profileId: profile.root.id, nodes: 0, events: events.length, isFinished: false };
+    entry = await runSteps(client, (tables) => auditErasure(tables, erasure, progress.entry, part));
+    await takeFromNodes(client, events);
+  }
   await runSteps(client, function* (tables, locks) {
     yield* takeFromSums(tables, locks, events, 'erased');
     if (isGone) yield* addToSums(tables, 'profile_counts', [{ tenant, profiles: -1 }]);
   });
-  return isGone ? true : { nextDay: isLast ? days.end : days.first, removed, idleDays };
+  return isGone ? true : { nextDay: isLast ? days.end : days.first, entry, idleDays };
 }
 
 export interface RemovedEvent extends RemovedFromSums {

@@ -20,7 +20,7 @@ import type { AuditContext } from '../../store.ts';
 import type { UnmergePlan } from '../../views/unmerge.ts';
 import { nameOfKey, payloadTest, spellingsOf, textTest, userTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
-import { insertAudit } from './audit.ts';
+import { auditErasure, insertAudit } from './audit.ts';
 import { removeExamples } from './catalogue.ts';
 import { eraseFromDeadLetters } from './dead-letters.ts';
 import { endJobsThatName } from './jobs.ts';
@@ -124,23 +124,26 @@ type IdentityTables = {
   identifiers: { node: NodeNumber };
 };
 
-interface ErasedPerson {
+export interface ErasedPerson {
   readonly id: string;
   readonly nodes: readonly NodeNumber[];
   readonly keys: readonly MatchKey[];
-  /** How many were erased. */
+  /** How many events this transaction has removed. */
   readonly events: number;
+  /** The audit entry, if earlier transactions have removed events. */
+  readonly entry: number | null;
 }
 
 /** Within the transaction, after the last events. */
 export function* erasePerson(
   tables: Tables,
-  { tenant, tenantId, audit, matchOptions }: Erasure,
+  erasure: Erasure,
   person: ErasedPerson,
   matching: MatchingRejections,
   { isLater }: RejectionHorizon,
 ): Steps<void> {
-  const { id, nodes, keys, events } = person;
+  const { tenant, tenantId, audit, matchOptions } = erasure;
+  const { id, nodes, keys, events, entry } = person;
   // First: a writer that is about to store a rejected user is waited for, or sees this.
   const lastErasedAt = sql<number>`CASE WHEN last_erased_at > ${audit.at} THEN last_erased_at ELSE ${audit.at} END`;
   yield* changedBy(tables.updateTable('tenants').set({ last_erased_at: lastErasedAt }).where('no', '=', tenant));
@@ -177,16 +180,7 @@ export function* erasePerson(
     yield* changedBy(identity.deleteFrom('cannot_link').where('node_a', 'in', some));
     yield* changedBy(identity.deleteFrom('nodes').where('no', 'in', some));
   }
-  yield* insertAudit(tables, tenant, 'erase', audit, { profile_id: id, nodes: nodes.length, events });
-}
-
-/**
- * If another erasure of the same person removes the rest of it: both have their part in the audit. False if this one
- * removed nothing.
- */
-export function* auditPart(tables: Tables, { tenant, id, audit }: Erasure, events: number): Steps<boolean> {
-  if (events > 0) yield* insertAudit(tables, tenant, 'erase', audit, { profile_id: id, nodes: 0, events });
-  return events > 0;
+  yield* auditErasure(tables, erasure, entry, { profileId: id, nodes: nodes.length, events, isFinished: true });
 }
 
 /** A later erase of the same key replaces an earlier one. */

@@ -5,10 +5,10 @@
  *
  * An erase is one transaction, except for a person with many events: these are removed in pieces first, with pauses for
  * the processor and for the other reads of this thread. After a crash in between, the profile exists with fewer events
- * and can be erased again. Freed bytes are overwritten (`secure_delete`). Limits: where SQLite moved rows between pages
- * earlier, copies may stay in the unused part of a page until it is reused or the file is vacuumed; the event log keeps
- * requests for its own retention; the `$event_id` of an event that had already expired is remembered to the end of its
- * window.
+ * and can be erased again, and the audit entry says what was removed. Freed bytes are overwritten (`secure_delete`).
+ * Limits: where SQLite moved rows between pages earlier, copies may stay in the unused part of a page until it is reused
+ * or the file is vacuumed; the event log keeps requests for its own retention; the `$event_id` of an event that had
+ * already expired is remembered to the end of its window.
  */
 
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
@@ -16,8 +16,9 @@ import { type SqlBool, sql } from 'kysely';
 import type { NodeNumber } from '../../../model.ts';
 import type { AuditContext, UnmergeResult } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
+import { auditErasure, endErasure } from '../../sql/audit.ts';
 import {
-  auditPart,
+  type ErasedPerson,
   type Erasure,
   erasePerson,
   findRejections,
@@ -94,27 +95,41 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   // Searched before the transaction, since there may be many; rows added meanwhile are searched within it.
   const keys = erasedKeys(identifiersOf(store, known.nodes));
   const matching = await store.stepsInTurns((tables) => findRejections(tables, erasure, keys, HORIZON));
-  let events = 0;
-  let isFound = true;
-  /** True for the last one. */
-  const removePiece = (): boolean => {
-    const profile = nodesById(store, tenant, id);
-    if (profile === undefined) {
-      isFound = store.steps((tables) => auditPart(tables, erasure, events));
-      return true;
+  let entry: number | null = null;
+  for (;;) {
+    const before: number | null = entry;
+    const after = await inWriteTransaction(store, () => erasePiece(store, erasure, matching, before));
+    if (typeof after === 'boolean') {
+      await cleanUp(store);
+      return after;
     }
-    const { removed, isDone } = eraseEvents(store, tenant, profile);
-    events += removed.length;
-    if (!isDone) {
-      subtractEvents(store, removed);
-      return false;
-    }
-    eraseProfile(store, erasure, profile, matching, events);
+    entry = after;
+    await sleep(PAUSE_MS);
+  }
+}
+
+/**
+ * Within a transaction. The audit entry while more is left; true when the person is gone; false if another erasure
+ * removed all of it.
+ */
+function erasePiece(
+  store: StoreConnection,
+  erasure: Erasure,
+  matching: MatchingRejections,
+  entry: number | null,
+): number | boolean {
+  const { tenant, id } = erasure;
+  const profile = nodesById(store, tenant, id);
+  if (profile === undefined) return store.steps((tables) => endErasure(tables, entry));
+  const { removed, isDone } = eraseEvents(store, tenant, profile);
+  const events = removed.length;
+  if (isDone) {
+    eraseProfile(store, erasure, profile, matching, { events, entry });
     return true;
-  };
-  while (!(await inWriteTransaction(store, removePiece))) await sleep(PAUSE_MS);
-  await cleanUp(store);
-  return isFound;
+  }
+  subtractEvents(store, removed);
+  const part = { profileId: profile.root.id, nodes: 0, events, isFinished: false };
+  return store.steps((tables) => auditErasure(tables, erasure, entry, part));
 }
 
 /**
@@ -228,12 +243,12 @@ function eraseProfile(
   erasure: Erasure,
   profile: ProfileNodes,
   matching: MatchingRejections,
-  events: number,
+  removed: Pick<ErasedPerson, 'events' | 'entry'>,
 ): void {
   const { tenant } = erasure;
   const nodes = profile.nodes.map(({ node }) => node);
   const keys = erasedKeys(identifiersOf(store, profile.nodes));
-  const person = { id: profile.root.id, nodes, keys, events };
+  const person = { id: profile.root.id, nodes, keys, ...removed };
   store.steps((tables) => erasePerson(tables, erasure, person, matching, HORIZON));
   const runKeys = keys.map((key) => runKeyOf(store.hashOf, tenant, key));
   store.runs(MATCH_KEYS).remove(runKeys);
