@@ -71,16 +71,16 @@ interface RecoveredLog {
  * finds where to continue. `processed` as for `missingAtEnd`.
  */
 export function recoverLog(folder: string, processed: number): RecoveredLog {
-  let newestEnd: number | undefined;
+  let newest: RecoveredSegment | undefined;
   for (const range of rangesAtRest(folder)) {
     if (isGapMarker(range)) continue;
     // The others are complete, by their size; their records have checksums and are checked when they are read.
-    if (range.until === undefined) newestEnd = recoverSegment(range.segment).end;
+    if (range.until === undefined) newest = recoverSegment(range.segment);
     else markGap(folder, range, range.until);
   }
-  const end = newestEnd ?? endOfSegments(folder);
-  const newest = endOfRecords(folder);
-  const previous = newest === undefined ? null : { ...newest.segment, bytes: newest.bytes };
+  const end = newest?.end ?? endOfSegments(folder);
+  const last = newest?.last ?? endOfRecords(folder);
+  const previous = last === undefined ? null : { ...last.segment, bytes: last.bytes };
   const missing = missingAtEnd(folder, processed, end);
   if (missing !== null) markMissingAtEnd(folder, missing);
   return { end: missing?.to ?? end, missing, previous };
@@ -123,6 +123,8 @@ interface RecoveredSegment {
   readonly bytes: number;
   /** Where its last commit begins; undefined if it contains no record. */
   readonly lastCommitAt: number | undefined;
+  /** The end of its records; undefined if it contains none. */
+  readonly last: DurableEnd | undefined;
 }
 
 /** A multiple of any page size: a page must be written as a whole. */
@@ -168,7 +170,7 @@ function withOperatorMessage<T>({ file }: Segment, work: () => T): T {
 function inspect(segment: Segment): RecoveredSegment {
   const { file, firstPosition } = segment;
   const folder = dirname(file);
-  if (isUnfinished(file)) return { end: firstPosition, bytes: 0, lastCommitAt: undefined };
+  if (isUnfinished(file)) return { end: firstPosition, bytes: 0, lastCommitAt: undefined, last: undefined };
   using open = new SegmentReader(segment, new SegmentCache());
   assertWrittenHere(segment, findLogName(folder), open.header);
   let { position: end, offset: bytes } = open.start;
@@ -193,7 +195,8 @@ function inspect(segment: Segment): RecoveredSegment {
     if (found.commit > end) throw damaged(segment, `records follow a damaged part, at position ${end}`);
     at = found.end;
   }
-  return { end, bytes, lastCommitAt };
+  const last = lastCommitAt === undefined ? undefined : { position: end, segment: open.header, bytes };
+  return { end, bytes, lastCommitAt, last };
 }
 
 function damaged(segment: Segment, what: string): LogCorruptError {

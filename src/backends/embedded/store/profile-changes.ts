@@ -98,7 +98,7 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   let entry: number | null = null;
   for (;;) {
     const before: number | null = entry;
-    const after = await inWriteTransaction(store, () => erasePiece(store, erasure, matching, before));
+    const after: number | boolean = await inWriteTransaction(store, () => erasePiece(store, erasure, matching, before));
     if (typeof after === 'boolean') {
       await cleanUp(store);
       return after;
