@@ -3,13 +3,11 @@
  * JSON text of a user, and lists the differences between two users. Pure. A patch is bounded by OPERATIONS_MAX and
  * PATCH_CHARACTERS_MAX, and what it makes of a user by COPIED_CHARACTERS_MAX besides.
  *
- * The library copies values as plain data, so values that are not plain are encoded while it runs: numbers that a
- * double cannot represent, and members named `__proto__`. Digits and names are restored afterwards. A path through
- * `__proto__`, `constructor` or `prototype`, which the library skips, is refused.
+ * Written by hand: the libraries for it also follow names that a value inherits, and would change the built-in objects of
+ * this process. Here a name is a member of the value itself or nothing, and numbers keep all digits.
  */
 
 import { isDeepStrictEqual } from 'node:util';
-import { applyPatch, type Operation, Pointer } from 'rfc6902';
 import { isRawNumber, parseExact } from '../json/exact-numbers.ts';
 import { IDENTIFIER_TYPES } from '../model.ts';
 import type { JsonText, PatchStep } from '../store.ts';
@@ -21,17 +19,22 @@ const COPIED_CHARACTERS_MAX = 65_536;
 /** Deeper values would make of any user one that is nested too deeply. */
 const VALUE_LEVELS_MAX = 100;
 const POINTER = /^(?:\/(?:[^~/]|~[01])*)+$/;
-const SKIPPED_BY_LIBRARY = new Set(['__proto__', 'constructor', 'prototype']);
+/** Of an item of a list. */
+const INDEX = /^(?:0|[1-9]\d*)$/;
 const STEPS_MAX = 20;
 const STEP_PATH_CHARACTERS_MAX = 200;
 
-/** Beyond the RFC: converts a number or boolean to a string, a fix whose result differs from user to user. */
-interface ToString {
-  readonly op: 'to_string';
+interface PatchOperation {
+  /** `to_string` is beyond the RFC: it converts a number or boolean to a string, which differs from user to user. */
+  readonly op: 'add' | 'remove' | 'replace' | 'move' | 'copy' | 'test' | 'to_string';
   readonly path: string;
+  /** Of `move` and `copy`. */
+  readonly from?: string;
+  /** Of `add`, `replace` and `test`. */
+  readonly value?: unknown;
 }
 
-export type Patch = readonly (Operation | ToString)[];
+export type Patch = readonly PatchOperation[];
 
 export class BadPatchError extends Error {
   override readonly name = 'BadPatchError';
@@ -48,7 +51,7 @@ export function parsePatch(text: JsonText): Patch {
   return value.map((operation: unknown, index) => checkedOperation(operation, `patch[${index}]`));
 }
 
-function checkedOperation(operation: unknown, where: string): Patch[number] {
+function checkedOperation(operation: unknown, where: string): PatchOperation {
   if (typeof operation !== 'object' || operation === null || Array.isArray(operation)) {
     throw new BadPatchError(`${where} must be an object with op and path`);
   }
@@ -64,7 +67,7 @@ function checkedOperation(operation: unknown, where: string): Patch[number] {
   if (isDeeperThan(operation, VALUE_LEVELS_MAX)) {
     throw new BadPatchError(`${where}.value is nested too deeply, at most ${VALUE_LEVELS_MAX} levels`);
   }
-  return encoded(operation) as Patch[number];
+  return operation as PatchOperation;
 }
 
 function isDeeperThan(value: unknown, levels: number): boolean {
@@ -78,8 +81,6 @@ function checkPointer(pointer: unknown, where: string): void {
   if (typeof pointer !== 'string' || !POINTER.test(pointer)) {
     throw new BadPatchError(`${where} must be a JSON Pointer to a member of the user, such as /identifiers/user_id`);
   }
-  const name = pointer.split('/').find((token) => SKIPPED_BY_LIBRARY.has(token));
-  if (name !== undefined) throw new BadPatchError(`${where} must not lead through ${name}`);
 }
 
 type Patched = { readonly user: JsonText } | { readonly message: string };
@@ -88,58 +89,125 @@ export function patched(user: JsonText, patch: Patch): Patched {
   try {
     return applyAll(user, patch);
   } catch (error) {
-    // Rejected users may be nested to any depth, and this code and the library are recursive.
+    // Rejected users may be nested to any depth, and this code is recursive.
     if (error instanceof RangeError) return { message: 'the user is nested too deeply to be patched' };
     throw error;
   }
 }
 
 function applyAll(user: JsonText, patch: Patch): Patched {
-  const value = encoded(parseExact(user));
-  if (typeof value !== 'object' || value === null)
-    return { message: 'the user is not an object, so it has no members to patch' };
+  const value = parseExact(user);
+  if (!isParent(value)) return { message: 'the user is not an object, so it has no members to patch' };
   let copied = 0;
   for (const [index, operation] of patch.entries()) {
-    if (operation.op === 'copy') copied += charactersAt(value, operation.from);
+    if (operation.op === 'copy') copied += (JSON.stringify(valueAt(value, operation.from)) ?? '').length;
     const problem = copied > COPIED_CHARACTERS_MAX ? 'the user becomes too large' : applied(value, operation);
     if (problem !== null) return { message: `patch[${index}] ${operation.op} ${operation.path}: ${problem}` };
   }
-  return { user: JSON.stringify(decoded(value)) };
+  return { user: JSON.stringify(value) };
 }
 
-function applied(user: object, operation: Patch[number]): string | null {
-  if (operation.op === 'to_string') return toString(user, operation);
-  // The library compares two lists by a table of all pairs of their items.
-  if (operation.op === 'test') {
-    const { value } = Pointer.fromJSON(operation.path).evaluate(user);
-    return isDeepStrictEqual(value, operation.value) ? null : 'the value differs';
+type Parent = unknown[] | Record<string, unknown>;
+
+/** Where a path leads: a member, or item, of a value that exists. It may be absent itself. */
+interface Place {
+  readonly parent: Parent;
+  readonly key: string;
+}
+
+const NOTHING_THERE = 'there is nothing at this path';
+
+/** Null if it applies; otherwise why not, without values. */
+function applied(user: Parent, { op, path, from, value }: PatchOperation): string | null {
+  const found = valueAt(user, path);
+  const place = placeOf(user, path);
+  switch (op) {
+    case 'test':
+      return isDeepStrictEqual(found, value) ? null : 'the value differs';
+    case 'add':
+      return add(place, copyOf(value));
+    case 'copy':
+    case 'move': {
+      const source = valueAt(user, from);
+      if (source === undefined) return NOTHING_THERE;
+      if (op === 'copy') return add(place, copyOf(source));
+      remove(placeOf(user, from));
+      // Searched again: what was removed may have been in the path, or before it in a list.
+      return add(placeOf(user, path), source);
+    }
+    case 'remove':
+    case 'replace':
+      if (found === undefined) return NOTHING_THERE;
+      if (op === 'remove') remove(place);
+      else set(place, copyOf(value));
+      return null;
+    case 'to_string': {
+      const text = isRawNumber(found) ? found.rawJSON : found;
+      if (text === undefined || typeof text === 'object') return 'there is no number, boolean or text at this path';
+      set(place, String(text as string | number | boolean));
+      return null;
+    }
   }
-  // In our own words: those of the library quote values.
-  return (applyPatch(user, [operation])[0] ?? null) === null ? null : 'there is nothing at this path';
 }
 
-function charactersAt(user: object, path: string): number {
-  const { value } = Pointer.fromJSON(path).evaluate(user) as { readonly value: unknown };
-  return value === undefined ? 0 : JSON.stringify(value).length;
+/** Undefined if there is nothing, which no JSON value is. */
+function valueAt(user: Parent, path = ''): unknown {
+  const place = placeOf(user, path);
+  return place && childOf(place.parent, place.key);
 }
 
-function toString(user: object, { path }: ToString): string | null {
-  const { parent, key, value } = Pointer.fromJSON(path).evaluate(user) as {
-    readonly parent: Record<string, unknown>;
-    readonly key: string;
-    readonly value: unknown;
-  };
-  if (typeof value === 'number' || typeof value === 'boolean') parent[key] = String(value);
-  else if (typeof value === 'string') parent[key] = value.startsWith(NUMBER) ? value.slice(NUMBER.length) : value;
-  else return 'there is no number, boolean or text at this path';
+function placeOf(user: Parent, path = ''): Place | undefined {
+  const names = path.split('/').slice(1).map(unescaped);
+  const key = names.pop();
+  let parent: unknown = user;
+  for (const name of names) parent = isParent(parent) ? childOf(parent, name) : undefined;
+  return key !== undefined && isParent(parent) ? { parent, key } : undefined;
+}
+
+function childOf(parent: Parent, key: string): unknown {
+  if (Array.isArray(parent)) return INDEX.test(key) ? (parent[Number(key)] as unknown) : undefined;
+  return Object.hasOwn(parent, key) ? parent[key] : undefined;
+}
+
+function isParent(value: unknown): value is Parent {
+  return typeof value === 'object' && value !== null && !isRawNumber(value);
+}
+
+function add(place: Place | undefined, value: unknown): string | null {
+  if (place === undefined) return NOTHING_THERE;
+  const { parent, key } = place;
+  if (!Array.isArray(parent)) set(place, value);
+  else if (key === '-') parent.push(value);
+  else if (INDEX.test(key) && Number(key) <= parent.length) parent.splice(Number(key), 0, value);
+  else return NOTHING_THERE;
   return null;
+}
+
+function set(place: Place | undefined, value: unknown): void {
+  if (place === undefined) return;
+  // Not an assignment: `__proto__` is a name as any other.
+  Object.defineProperty(place.parent, place.key, { value, writable: true, enumerable: true, configurable: true });
+}
+
+function remove(place: Place | undefined): void {
+  if (place === undefined) return;
+  const { parent, key } = place;
+  if (Array.isArray(parent)) parent.splice(Number(key), 1);
+  else Reflect.deleteProperty(parent, key);
+}
+
+/** Later operations must not change the patch, or a value in two places. */
+function copyOf(value: unknown): unknown {
+  if (!isParent(value)) return value;
+  if (Array.isArray(value)) return value.map(copyOf);
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, copyOf(member)]));
 }
 
 /** Identifiers that a patch sets to one value: all users that it is applied to would become one person. */
 export function sharedIdentifiers(patch: Patch): string[] {
   return patch.flatMap((operation) => {
     if (operation.op !== 'add' && operation.op !== 'replace') return [];
-    const { path, value } = operation as { readonly path: string; readonly value: unknown };
+    const { path, value } = operation;
     if (typeof value === 'string') return IDENTIFIER_PATHS.has(path) ? [path] : [];
     const isWhole = path === '/identifiers' && typeof value === 'object' && value !== null;
     return isWhole
@@ -158,9 +226,10 @@ const IDENTIFIER_PATHS = new Set([
 /** What was changed, without values: these may be personal data. */
 export function stepsOf(patch: Patch): PatchStep[] {
   return patch.slice(0, STEPS_MAX).map((operation) => {
-    const { op } = operation;
+    const { op, from } = operation;
     const path = operation.path.slice(0, STEP_PATH_CHARACTERS_MAX);
-    return 'from' in operation ? { op, path, from: operation.from.slice(0, STEP_PATH_CHARACTERS_MAX) } : { op, path };
+    const isMoved = from !== undefined && (op === 'move' || op === 'copy');
+    return isMoved ? { op, path, from: from.slice(0, STEP_PATH_CHARACTERS_MAX) } : { op, path };
   });
 }
 
@@ -196,23 +265,6 @@ function escaped(name: string): string {
   return name.replaceAll('~', '~0').replaceAll('/', '~1');
 }
 
-const NUMBER = '\0number:';
-const PROTO = '\0__proto__';
-
-function encoded(value: unknown): unknown {
-  if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map(encoded);
-  if (isRawNumber(value)) return NUMBER + value.rawJSON;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, member]) => [name === '__proto__' ? PROTO : name, encoded(member)]),
-  );
-}
-
-function decoded(value: unknown): unknown {
-  if (typeof value === 'string' && value.startsWith(NUMBER)) return parseExact(value.slice(NUMBER.length));
-  if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map(decoded);
-  return Object.fromEntries(
-    Object.entries(value).map(([name, member]) => [name === PROTO ? '__proto__' : name, decoded(member)]),
-  );
+function unescaped(name: string): string {
+  return name.replaceAll('~1', '/').replaceAll('~0', '~');
 }
