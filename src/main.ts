@@ -63,7 +63,9 @@ async function run(args: readonly string[], env: Env): Promise<number> {
   const { commandHelp, mainHelp, unknownCommand, wantsHelp } = await import('./cli/help.ts');
   // The reader may have seen enough: `sluice config | head`. Commands have their own listener.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
+    if (error.code === 'EPIPE') return;
+    process.stderr.write(`sluice: the output cannot be written: ${error.message}\n`);
+    process.exit(1);
   });
   if (command === undefined || command === '--help' || command === '-h') {
     out(mainHelp());

@@ -12,6 +12,7 @@ import { messageOf, OperatorError } from '../errors.ts';
 import { describeJsonError } from '../json/error.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { parseJson } from '../json/parse.ts';
+import { LIMITS } from '../model.ts';
 import { CompiledPlan, type Violation } from '../plans/compiled-plan.ts';
 import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import { isObject } from '../validation/shape.ts';
@@ -119,6 +120,10 @@ function tooLarge(file: string): OperatorError {
 }
 
 function checkHere({ body, location, users }: Sample, plan: CompiledPlan | null, found: Result): void {
+  if (Buffer.byteLength(body) > LIMITS.bodyBytesMax) {
+    found.bad.push({ location, message: 'payload too large: a request may have 10 MB' });
+    return;
+  }
   const validation = validateRequest(body);
   if (!validation.ok) {
     found.bad.push({ location, message: validation.message });

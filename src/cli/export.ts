@@ -121,6 +121,7 @@ function readOptions(args: readonly string[], shell: Shell) {
   if (from !== null && to !== null && from >= to) mistakes.push('--from is not before --to');
   const eventName = flags.values.get('event') ?? null;
   const out = flags.values.get('out') ?? null;
+  if (out === '') mistakes.push('--out is empty; expected a file');
   if (what === 'profiles' && (from !== null || to !== null || eventName !== null)) {
     mistakes.push('--from, --to and --event choose among events; with --what profiles all are exported');
   }

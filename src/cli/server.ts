@@ -32,10 +32,12 @@ export async function readServer(flags: Arguments, shell: Shell): Promise<Server
   const url = given === '' ? await findLocalServer(flags, shell) : readUrl(given, flags.mistakes);
   const key = givenKey(flags, shell);
   // The key itself is not repeated: it would end up in logs.
-  if (!/^[\x21-\x7e]+$/.test(key)) {
+  if (key === '') {
     flags.mistakes.push(
       'no API key given; expected --key KEY, or SLUICE_KEY in the environment. To create one: sluice keys create --help',
     );
+  } else if (!/^[\x21-\x7e]+$/.test(key)) {
+    flags.mistakes.push('the API key has a blank, a line break or another character that no key has');
   }
   if (url === undefined || flags.mistakes.length > 0) throw flags.error();
   return { url, isLocal: given === '', key };

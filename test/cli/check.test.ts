@@ -56,6 +56,14 @@ suite('sluice check', () => {
     assert.equal((await check(['-'], { stdin })).code, 0);
   });
 
+  test('a user that no request has room for is named', async () => {
+    const { code, out } = await check([
+      write('big.ndjson', lines(GOOD, user({ event_name: 'x', text: 'y'.repeat(11e6) }))),
+    ]);
+    assert.equal(code, 2);
+    assert.match(out, /line 2.*payload too large: a request may have 10 MB/s);
+  });
+
   test('what would be rejected is named with its location and the reason of the server', async () => {
     const file = write(
       'bad.ndjson',
