@@ -48,6 +48,11 @@ export interface ClusterMetadata {
   readonly mayWrite: boolean;
 }
 
+export interface Leader {
+  readonly connection: Connection;
+  readonly epoch: number;
+}
+
 interface CachedMetadata extends ClusterMetadata {
   readonly at: number;
 }
@@ -111,7 +116,7 @@ export class Cluster {
     return this.#connect(broker);
   }
 
-  async leader(partition: number): Promise<{ readonly connection: Connection; readonly epoch: number }> {
+  async leader(partition: number): Promise<Leader> {
     let found = (await this.metadata()).partitions[partition];
     if ((found?.leader ?? -1) < 0) found = (await this.refresh()).partitions[partition];
     if (found === undefined || found.leader < 0) throw new LogUnavailableError(`partition ${partition} has no leader`);

@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, deleteRecordsV2, fetchV16, listOffsetsV8, type RecordsBatch } from '@platformatic/kafka';
 import { LogCorruptError, LogForbiddenError, LogUnavailableError } from '../../log.ts';
 import { positionsText } from '../../log/continuity.ts';
-import type { Cluster, ClusterMetadata } from './cluster.ts';
+import type { Cluster, ClusterMetadata, Leader } from './cluster.ts';
 import { responseOf, CODE, errorText, describeCode } from './errors.ts';
 import { MESSAGE_OVERHEAD_BYTES } from './message.ts';
 
@@ -34,13 +34,17 @@ export interface FetchResult {
   readonly end: number;
 }
 
+export interface LeaderFetchResult extends FetchResult {
+  readonly leader: Leader;
+}
+
 /** Positions, `from` inclusive, `to` exclusive. */
 interface Gap {
   readonly from: number;
   readonly to: number;
 }
 
-export interface FetchRequest {
+interface FetchRequest {
   readonly partition: number;
   /** Epoch of the leader: a follower would respond too, with less than was acknowledged. */
   readonly epoch: number;
@@ -134,18 +138,24 @@ function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<FetchR
 }
 
 /** Messages from `position` on, or from the first that still exists. Does not wait for new ones. */
-export async function fetchFrom(cluster: Cluster, topicId: string, request: FetchFromRequest): Promise<FetchResult> {
+export async function fetchFrom(
+  cluster: Cluster,
+  topicId: string,
+  request: FetchFromRequest,
+): Promise<LeaderFetchResult> {
   const { partition, bytesMax } = request;
   let { position } = request;
   return withRetries(cluster, `partition ${partition} cannot be read`, async () => {
     const limits = { waitMs: 0, bytesMax };
-    const { connection, epoch } = await cluster.leader(partition);
-    const results = await fetch(connection, topicId, [{ partition, epoch, position, bytesMax }], limits);
-    const result = results.get(partition);
-    if (result?.code === CODE.offset_out_of_range)
+    const leader = await cluster.leader(partition);
+    const requests = [{ partition, epoch: leader.epoch, position, bytesMax }];
+    const found = (await fetch(leader.connection, topicId, requests, limits)).get(partition);
+    if (found === undefined) return undefined;
+    const result = { ...found, leader };
+    if (result.code === CODE.offset_out_of_range)
       position = await firstAvailable(cluster, topicId, { ...request, position });
-    if (result?.code === CODE.unknown_topic_id) await throwIfReplaced(cluster, topicId);
-    if (result?.code !== CODE.none || result.gap === null || result.messages.length > 0) return result;
+    if (result.code === CODE.unknown_topic_id) await throwIfReplaced(cluster, topicId);
+    if (result.code !== CODE.none || result.gap === null || result.messages.length > 0) return result;
     position = afterGap(cluster, topicId, { ...request, position }, result.gap);
     // Retried at once, from the new position.
     return { ...result, code: CODE.offset_out_of_range };

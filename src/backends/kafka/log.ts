@@ -61,10 +61,8 @@ export async function openKafkaLogReader(setup: KafkaReaderSetup, isReadOnly = t
 /** A member of the consumer group. Its partitions may be assigned a moment later. */
 export async function openKafkaGroupReader(setup: KafkaReaderSetup): Promise<KafkaGroupReader> {
   const readerSetup = await openForReading(setup, false);
-  const aheadCluster = new Cluster(readerSetup.cluster.address, CLIENT_NAME);
-  const reader = new KafkaGroupReader(readerSetup, aheadCluster);
+  const reader = new KafkaGroupReader(readerSetup, new Cluster(readerSetup.cluster.address, CLIENT_NAME));
   try {
-    await aheadCluster.refresh();
     await reader.join();
   } catch (error) {
     await reader.close();

@@ -1,6 +1,6 @@
 /**
- * The reading half of the log, over all partitions, for the API and commands. The processor's reader (`group-reader.ts`)
- * reads ahead.
+ * The reading half of the log, over all partitions, for the API and commands. The processor's reader
+ * (`group-reader.ts`) has those that the group assigned to it.
  *
  * Positions are Kafka's offsets. The store knows what is processed; the offset that is committed here is for lag tools,
  * and for deleting old records: those that are older than the retention and processed, by all databases that read the
@@ -16,6 +16,7 @@ import {
   type FetchedMessage,
   fetchFrom,
   type FetchResult,
+  type LeaderFetchResult,
   LATEST,
   nameOfLog,
   newestTime,
@@ -86,7 +87,7 @@ export class KafkaLogReader implements LogReader {
   }
 
   async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
-    const result = await this.#fetch(partition, position);
+    const result = await this.fetchMessages(partition, position);
     const { records, next, count } = recordsOf(result.messages, partition, bytesMax);
     if (records.length === 0) return { records, next: position };
     return { records, next: count === result.messages.length ? result.next : next };
@@ -100,7 +101,7 @@ export class KafkaLogReader implements LogReader {
     const headers: LogHeader[] = [];
     let next = position;
     while (headers.length < countMax) {
-      const result = await this.#fetch(partition, next);
+      const result = await this.fetchMessages(partition, next);
       if (result.messages.length === 0) break;
       const used = result.messages.slice(0, countMax - headers.length);
       for (const { position: at, value } of used) headers.push(headerOf(value, { partition, position: at }));
@@ -113,7 +114,7 @@ export class KafkaLogReader implements LogReader {
     const { from, until } = await this.#searchRange(partition, position, timeOfUuid7(traceId));
     const found: LogHeader[] = [];
     for (let next = from; next < until; ) {
-      const result = await this.#fetch(partition, next);
+      const result = await this.fetchMessages(partition, next);
       if (result.messages.length === 0) break;
       for (const { position: at, value } of result.messages) {
         // The trace id is near the start of a message, so most messages are not parsed.
@@ -132,7 +133,7 @@ export class KafkaLogReader implements LogReader {
     // Only position 0 can be before the first message: unprocessed records are not deleted.
     const start = position > 0 ? position : await offsetAt(this.setup.cluster, partition, EARLIEST);
     const messages = end - start;
-    if (messages > 0 && this.#sample.messages === 0) await this.#fetch(partition, start);
+    if (messages > 0 && this.#sample.messages === 0) await this.fetchMessages(partition, start);
     return Math.ceil((messages * this.#sample.bytes) / Math.max(1, this.#sample.messages));
   }
 
@@ -195,26 +196,27 @@ export class KafkaLogReader implements LogReader {
   }
 
   /** For the mean message size. */
-  protected sampleSizes(messages: readonly FetchedMessage[]): void {
+  #sampleSizes(messages: readonly FetchedMessage[]): void {
     const seen = this.#sample;
     for (const { bytes } of messages) seen.bytes += bytes;
     seen.messages += messages.length;
     if (seen.messages > SAMPLE_MESSAGES_MAX) this.#sample = { messages: seen.messages / 2, bytes: seen.bytes / 2 };
   }
 
-  protected fetchAt(partition: number, position: number): Promise<FetchResult> {
-    const { cluster, topicId, skipsRemoved } = this.setup;
-    return fetchFrom(cluster, topicId, { partition, position, bytesMax: FETCH_BYTES, skipsRemoved });
-  }
-
   /** Empty only at the end of the partition. */
-  async #fetch(partition: number, position: number): Promise<FetchResult> {
-    let result = await this.fetchAt(partition, position);
+  protected async fetchMessages(
+    partition: number,
+    position: number,
+    bytesMax = FETCH_BYTES,
+  ): Promise<LeaderFetchResult> {
+    const { cluster, topicId, skipsRemoved } = this.setup;
+    const request = { partition, bytesMax, skipsRemoved };
+    let result = await fetchFrom(cluster, topicId, { ...request, position });
     // Only control records so far.
     while (result.messages.length === 0 && result.next > position && result.next < result.end) {
-      result = await this.fetchAt(partition, result.next);
+      result = await fetchFrom(cluster, topicId, { ...request, position: result.next });
     }
-    this.sampleSizes(result.messages);
+    this.#sampleSizes(result.messages);
     return result;
   }
 
