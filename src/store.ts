@@ -7,7 +7,7 @@
  * the last row returned, so rows added meanwhile neither repeat nor hide others.
  */
 
-import type { LogRecord, LostAhead, LostRecords } from './log.ts';
+import type { LogHeader, LogRecord, LostAhead, LostRecords } from './log.ts';
 import {
   type Format,
   IDENTIFIER_TYPES,
@@ -416,6 +416,8 @@ export interface DeadLetter {
   readonly users: number;
   readonly events: number;
   readonly keyId: string;
+  /** The record without its body. Users that were erased since are among its rejections, with the message `ERASED_USER`. */
+  readonly header: LogHeader;
   /** Whether its body is kept: without it there is nothing to retry. */
   readonly isKept: boolean;
   /** Whether all its users were erased. It is no longer a dead letter, only the trace of its request. */

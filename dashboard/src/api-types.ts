@@ -1734,8 +1734,8 @@ export interface components {
              * @description When this process started.
              */
             readonly started_at: string;
-            /** @description In the log and not yet processed. */
-            readonly backlog_bytes: number;
+            /** @description In the log and not yet processed; null until it was measured. */
+            readonly backlog_bytes: number | null;
             /** @description Above this, events get 503. */
             readonly backlog_bytes_max: number;
             /** @description Age of the oldest request that is not yet processed; null on a server that processes none. */

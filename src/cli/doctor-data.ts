@@ -386,8 +386,16 @@ export const checkReadiness: Check = async (parts) => {
   const text = await askServer(parts, '/readyz');
   if (text === '') return [];
   const { reasons = [] } = JSON.parse(text) as { reasons?: string[] };
-  return reasons.map((reason) => failed(`it is not ready: ${reason}`, adviceFor(reason)));
+  const findings = reasons.map((reason) => failed(`it is not ready: ${reason}`, adviceFor(reason)));
+  const counts = [...(await askServer(parts, '/metrics')).matchAll(UNAVAILABLE)];
+  const refused = counts.map(([, reason, count]) => `${reason} ${formatCount(Number(count))}`).join(', ');
+  // Not a warning: the counts stay until the next start.
+  if (refused !== '') findings.push(ok(`since its start, requests got 503 (Segment: 429), by reason: ${refused}`));
+  return findings;
 };
+
+/** Of the metrics: why requests got 503, and how many. */
+const UNAVAILABLE = /^sluice_unavailable_total\{reason="(\w+)"\} ([1-9]\d*)$/gm;
 
 function adviceFor(reason: string): string {
   if (reason.startsWith(`store.db ${WAS_REPLACED}`)) return REPLACED_STORE;

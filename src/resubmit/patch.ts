@@ -141,13 +141,16 @@ function applied(user: Parent, { op, path, from, value }: PatchOperation): strin
       if (op === 'remove') remove(place);
       else set(place, copyOf(value));
       return null;
-    case 'to_string': {
-      const text = isRawNumber(found) ? found.rawJSON : found;
-      if (text === undefined || typeof text === 'object') return 'there is no number, boolean or text at this path';
-      set(place, String(text as string | number | boolean));
-      return null;
-    }
+    default:
+      return toString(place, isRawNumber(found) ? found.rawJSON : found);
   }
+}
+
+function toString(place: Place | undefined, value: unknown): string | null {
+  if (typeof value !== 'string' && typeof value !== 'number' && typeof value !== 'boolean')
+    return 'there is no number, boolean or text at this path';
+  set(place, String(value));
+  return null;
 }
 
 /** Undefined if there is nothing, which no JSON value is. */
@@ -165,7 +168,7 @@ function placeOf(user: Parent, path = ''): Place | undefined {
 }
 
 function childOf(parent: Parent, key: string): unknown {
-  if (Array.isArray(parent)) return INDEX.test(key) ? (parent[Number(key)] as unknown) : undefined;
+  if (Array.isArray(parent)) return INDEX.test(key) ? parent[Number(key)] : undefined;
   return Object.hasOwn(parent, key) ? parent[key] : undefined;
 }
 

@@ -71,7 +71,11 @@ const FAMILIES = {
     'Time of one transaction.',
   ),
   processor_lag: gauge('sluice_processor_lag_seconds', 'Age of the oldest record that waits for the processor.', 'max'),
-  backlog_bytes: gauge('sluice_backlog_bytes', 'Bytes of the log that wait for the processor.', 'sum'),
+  backlog_bytes: gauge(
+    'sluice_backlog_bytes',
+    'Bytes of the log that wait for the processor; absent until they were measured.',
+    'max',
+  ),
   ledger_difference: gauge(
     'sluice_ledger_difference',
     'Users and events that are not accounted for: anything but 0 is a bug.',

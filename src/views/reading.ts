@@ -15,7 +15,7 @@ import { PendingCounts, type PendingMinute } from './pending-counts.ts';
 import { NO_SUMS } from './received-sums.ts';
 import { startOf } from './sums.ts';
 import { OLDEST, pageOf, withoutTenant, withTenant } from './cursor.ts';
-import { NOTHING_STORED, traceCursor, traceIdBefore, traceScope } from './trace.ts';
+import { ERASED_USER, NOTHING_STORED, traceCursor, traceIdBefore, traceScope } from './trace.ts';
 import { uuidOf } from './uuid.ts';
 import {
   type Arrivals,
@@ -42,8 +42,6 @@ const PENDING_RECORDS_MAX = 1_000;
 const TRIES_MAX = 20;
 const DEAD_LETTERS_MAX = 1_000;
 const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: GET /dead-letters has the cause';
-const ERASED_WARNING =
-  'could not be processed, and is not stored: this person was erased after the request was received';
 /** How often a caller that waits for the processor looks again: it reads the ledger each time. */
 const POLL_MS = 200;
 const HEADERS_PER_READ = 5_000;
@@ -293,33 +291,12 @@ function traceReading(store: TraceReader & LedgerReader, log: LogReader, pending
     return waiting;
   }
 
-  /** The log keeps dead letters until its retention ends, below the position up to which it is processed. */
+  /** From what the store keeps of it: the record may be in the log of another server, or not in any log any more. */
   async function deadLetterTrace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
-    const records = (await store.deadLetters(DEAD_LETTERS_MAX)).filter(
-      (record) => record.traceId === traceId && (tenantId === null || record.tenantId === tenantId),
+    const letters = (await store.deadLetters(DEAD_LETTERS_MAX)).filter(
+      (letter) => letter.traceId === traceId && (tenantId === null || letter.tenantId === tenantId),
     );
-    const [first] = records;
-    if (first === undefined) return undefined;
-    const found = await Promise.all(records.map(traceOf));
-    const known = found.filter((trace) => trace !== undefined);
-    if (known.length > 0) return known.reduce(together);
-    const unknown = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
-    const format = 'sluice';
-    const { receivedAt, failedAt } = first;
-    return { traceId, status: 'pending', receivedAt, processedAt: null, failedAt, format, ...unknown };
-  }
-
-  async function traceOf({
-    traceId,
-    partition,
-    position,
-    failedAt,
-    isErased,
-  }: DeadLetter): Promise<StoredTrace | undefined> {
-    const { headers } = await log.headers(partition, position, 1);
-    if (headers[0]?.traceId !== traceId) return undefined;
-    if (!isErased) return { ...pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]), failedAt };
-    return { ...pendingTrace(traceId, headers, [ERASED_WARNING]), status: 'processed', processedAt: failedAt };
+    return letters.length === 0 ? undefined : letters.map(failedTrace).reduce(together);
   }
 
   /**
@@ -374,10 +351,7 @@ function traceReading(store: TraceReader & LedgerReader, log: LogReader, pending
     const deadLetters = (await store.deadLetters(DEAD_LETTERS_MAX))
       .filter((record) => record.tenantId === tenantId && record.traceId < before && !record.isErased)
       .sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
-    for (const { partition, position, traceId } of deadLetters.slice(0, count)) {
-      const { headers } = await log.headers(partition, position, 1);
-      for (const header of headers) if (header.traceId === traceId) add(header);
-    }
+    for (const { header } of deadLetters.slice(0, count)) add(header);
     return newestOf(newest, count);
   }
 
@@ -421,11 +395,19 @@ function pendingTrace(traceId: string, headers: readonly LogHeader[], warnings: 
   };
 }
 
+function failedTrace({ traceId, header, failedAt, isErased }: DeadLetter): StoredTrace {
+  if (!isErased) return { ...pendingTrace(traceId, [header], [DEAD_LETTER_WARNING]), failedAt };
+  return { ...pendingTrace(traceId, [header], [ERASED_USER]), status: 'processed', processedAt: failedAt };
+}
+
 function pendingUsers({ firstUserIndex, userCount, rejections }: LogHeader, warnings: readonly string[]): TracedUser[] {
   const messages = new Map(rejections.map(({ userIndex, message }) => [userIndex, message]));
   return Array.from({ length: userCount }, (_, index) => {
     const userIndex = firstUserIndex + index;
     const message = messages.get(userIndex) ?? null;
+    // An erase notes the users that it removed from a dead letter among those that were rejected.
+    if (message === ERASED_USER)
+      return { userIndex, status: 'accepted', ...NOTHING_STORED, warnings: [message], message: null };
     return {
       userIndex,
       status: message === null ? 'accepted' : 'rejected',

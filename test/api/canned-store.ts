@@ -404,6 +404,11 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
           users: 1,
           events: 2,
           keyId: KEY_ID,
+          header: {
+            ...{ partition: 0, position: 7, tenantId, traceId: TRACE_ID, receivedAt: AT, keyId: KEY_ID },
+            ...{ keyKind: 'secret', idempotencyKey: null, firstUserIndex: 0, userCount: 1, eventCount: 2 },
+            rejections: [],
+          },
           isKept: true,
           isErased: false,
         },

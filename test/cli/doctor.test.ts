@@ -573,6 +573,21 @@ suite('sluice doctor', () => {
     assert.equal(message(dead), `none is running on this folder; the last one (process ${server.pid}) has ended`);
   });
 
+  test('a running server that responds with 503 is shown with the reasons and how often', async (context) => {
+    const folder = openDataFolder(context);
+    const server = await startServer({ dataFolder: folder.data, env: { SLUICE_DISK_FREE_MIN: '100000GB' } });
+    context.after(() => server.kill());
+    const { key } = await createKeyWithCommand(folder.data);
+    for (let n = 0; n < 2; n += 1) assert.equal((await post(server, key, { users: [user('ada')] })).status, 503);
+    const { findings } = await examine(folder.data, [], { now: Date.now });
+    const messages = findings.filter(({ check }) => check === 'server').map(({ message }) => message);
+    assert.ok(messages.some((message) => message.startsWith('it is not ready: disk space is below')));
+    assert.ok(
+      messages.includes('since its start, requests got 503 (Segment: 429), by reason: disk 2'),
+      messages.join(),
+    );
+  });
+
   test('all mistakes are reported at once', async (context) => {
     const folder = openDataFolder(context);
     const words = await refusal(

@@ -353,6 +353,9 @@ export function storeTracesContract(open: OpenStore): void {
           users: 1,
           events: 2,
           keyId: 'key_test',
+          header: JSON.parse(
+            JSON.stringify({ ...header, userCount, eventCount, rejections, partition: 3, position: 9 }),
+          ) as unknown,
           isKept: true,
           isErased: false,
         },

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { patchBetween } from '../../dashboard/src/json-patch.ts';
 import { fixedByHand, fixUser, validateUser } from '../../src/resubmit/fixed-user.ts';
 import {

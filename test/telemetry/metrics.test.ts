@@ -160,15 +160,15 @@ describe('metrics', () => {
     const buffer = allocateMetrics(3);
     assert.equal(readGauge(buffer, METRIC.disk_free_bytes), null);
     assert.equal(readGauge(buffer, METRIC.processor_lag), null);
-    assert.equal(readGauge(buffer, METRIC.backlog_bytes), 0);
+    assert.equal(readGauge(buffer, METRIC.in_flight_bytes), 0);
     for (const [slot, value] of [5, 3].entries()) {
-      for (const gauge of [METRIC.disk_free_bytes, METRIC.processor_lag, METRIC.backlog_bytes]) {
+      for (const gauge of [METRIC.disk_free_bytes, METRIC.processor_lag, METRIC.in_flight_bytes]) {
         metricsWriter(buffer, slot).set(gauge, value);
       }
     }
     assert.equal(readGauge(buffer, METRIC.disk_free_bytes), 3);
     assert.equal(readGauge(buffer, METRIC.processor_lag), 5);
-    assert.equal(readGauge(buffer, METRIC.backlog_bytes), 8);
+    assert.equal(readGauge(buffer, METRIC.in_flight_bytes), 8);
   });
 
   test('every series that can exist is there from the start, named by kind and unit, with closed labels', () => {

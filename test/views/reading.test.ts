@@ -193,6 +193,25 @@ suite('Reading what is still in the log', () => {
     assert.equal(await reading.trace(OTHER_TENANT, entry.traceId), undefined);
   });
 
+  test('the trace of a dead letter is the same where the log does not have its record (any more)', async () => {
+    const entry = request([person({ user_id: 'u' }), 7]);
+    await appendAll(folder, [{ ...entry, eventCount: 9 }]);
+    await processAll(folder);
+    const trace = await reading.trace(TENANT, entry.traceId);
+    assert.deepEqual([trace?.usersAccepted, trace?.usersRejected, trace?.users.length], [1, 1, 2]);
+    const elsewhere = temporaryFolder();
+    const empty = openEmbeddedLogReader({ folder: logFolderOf(elsewhere), retentionMs: 0, now: Date.now });
+    const another = withPendingRecords(openSqliteStore(storeFileOf(folder)), empty);
+    assert.deepEqual(await another.trace(TENANT, entry.traceId), trace);
+    const { rows } = await another.traces(TENANT, { status: 'pending', limit: 5, cursor: null });
+    assert.deepEqual(
+      rows.map(({ traceId }) => traceId),
+      [entry.traceId],
+    );
+    await another.close();
+    removeFolder(elsewhere);
+  });
+
   test('a dead letter whose only person is erased is processed, and says why nothing of it is stored', async () => {
     const entry = request([person({ user_id: 'u' })]);
     await appendAll(folder, [request([person({ user_id: 'u' })]), { ...entry, eventCount: 2 }]);

@@ -111,7 +111,8 @@ function diskAdvice(health: Health, isLow: boolean): Advice | false {
 }
 
 function backlogAdvice(health: Health, isFull: boolean): Advice | false {
-  const { backlog_bytes: backlog, backlog_bytes_max: most } = health;
+  const { backlog_bytes, backlog_bytes_max: most } = health;
+  const backlog = backlog_bytes ?? 0;
   if (!isFull && backlog <= BACKLOG_SHARE_WARN * most) return false;
   return {
     tone: isFull ? 'bad' : 'warn',

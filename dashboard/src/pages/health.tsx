@@ -111,12 +111,12 @@ function Bounds({ health }: { health: Health }): ReactNode {
     <div className="health-bounds">
       <Bound
         label="Backlog"
-        value={formatBytes(health.backlog_bytes)}
+        value={health.backlog_bytes === null ? 'not measured yet' : formatBytes(health.backlog_bytes)}
         detail={`accepted and not yet processed; at most ${formatBytes(health.backlog_bytes_max)}`}
       >
         <Meter
           label="Backlog"
-          value={health.backlog_bytes}
+          value={health.backlog_bytes ?? 0}
           max={health.backlog_bytes_max}
           warnAbove={0.5}
           badAbove={0.8}

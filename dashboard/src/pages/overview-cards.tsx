@@ -136,10 +136,11 @@ export function FlowCard(): ReactNode {
             )}
             <dt>Backlog</dt>
             <dd>
-              {formatBytes(data.backlog_bytes)} <span className="muted">of {formatBytes(data.backlog_bytes_max)}</span>
+              {formatBytes(data.backlog_bytes ?? 0)}{' '}
+              <span className="muted">of {formatBytes(data.backlog_bytes_max)}</span>
               <Meter
                 label="Backlog"
-                value={data.backlog_bytes}
+                value={data.backlog_bytes ?? 0}
                 max={data.backlog_bytes_max}
                 warnAbove={0.5}
                 badAbove={0.8}

@@ -46,7 +46,7 @@ const Health = object('Health', 'The health of the server.', {
   role,
   node: text('Version of Node.js.'),
   started_at: time('When this process started.'),
-  backlog_bytes: count('In the log and not yet processed.'),
+  backlog_bytes: orNull(count('In the log and not yet processed; null until it was measured.')),
   backlog_bytes_max: count('Above this, events get 503.'),
   lag_seconds: orNull(
     Type.Number({ minimum: 0 }),
@@ -149,7 +149,7 @@ function healthJson(parts: ApiParts, deadLetters: number, gone: Awaited<ReturnTy
     role: config.role,
     node: process.versions.node,
     started_at: timeText(performance.timeOrigin),
-    backlog_bytes: gauge(METRIC.backlog_bytes),
+    backlog_bytes: readGauge(metricsBuffer, METRIC.backlog_bytes),
     backlog_bytes_max: config.backlogBytesMax,
     lag_seconds: hasProcessor ? gauge(METRIC.processor_lag) : null,
     disk_free_bytes: config.logUrl === '' ? gauge(METRIC.disk_free_bytes) : null,

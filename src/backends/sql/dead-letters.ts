@@ -10,7 +10,7 @@
 import { type ExpressionBuilder, type InferResult, sql } from 'kysely';
 import { parseExact } from '../../json/exact-numbers.ts';
 import { jsonIn, parseJson } from '../../json/parse.ts';
-import { type LogRecord, NO_TENANT } from '../../log.ts';
+import { type LogHeader, type LogRecord, NO_TENANT } from '../../log.ts';
 import type { DeadLetter, DeadLetterFilter, Page, PageRequest } from '../../store.ts';
 import type { DeadLetterItem, RecordHeader } from '../../store-writer.ts';
 import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../views/cursor.ts';
@@ -117,6 +117,7 @@ function newestFirst(tables: Tables) {
       'users',
       'events',
       'key_id as keyId',
+      'header',
       sql<number>`CASE WHEN body IS NULL THEN 0 ELSE 1 END`.as('isKept'),
     ])
     .orderBy('dead_letters.no', 'desc');
@@ -135,9 +136,15 @@ function matching(query: Letters, { cause, from, to }: DeadLetterFilter): Letter
   return letters;
 }
 
-function deadLetterOf({ no: _no, tenantId, isKept, ...row }: InferResult<Letters>[number]): DeadLetter {
+function deadLetterOf({ no: _no, tenantId, header, isKept, ...row }: InferResult<Letters>[number]): DeadLetter {
   const isErased = tenantId !== null && row.users === 0 && isKept === 0;
-  return { ...row, tenantId: tenantId ?? NO_TENANT, isKept: isKept === 1, isErased };
+  return {
+    ...row,
+    tenantId: tenantId ?? NO_TENANT,
+    header: parseJson(header) as LogHeader,
+    isKept: isKept === 1,
+    isErased,
+  };
 }
 
 /** How many of a tenant's dead letters match. */
