@@ -141,9 +141,9 @@ function applied(user: Parent, { op, path, from, value }: PatchOperation): strin
       if (op === 'remove') remove(place);
       else set(place, copyOf(value));
       return null;
-    default:
-      return toString(place, isRawNumber(found) ? found.rawJSON : found);
+    case 'to_string':
   }
+  return toString(place, isRawNumber(found) ? found.rawJSON : found);
 }
 
 function toString(place: Place | undefined, value: unknown): string | null {
