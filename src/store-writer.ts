@@ -248,7 +248,7 @@ export interface WriteTransaction {
   write(batches: readonly TenantBatch[], processedAt: number): Promise<void>;
   /**
    * Those of these records that the store has already: the log has copies of them, because an operator set a position back
-   * or their messages were written again. Asked only after a `StoredAlreadyError`.
+   * or their messages were written again. Asked only after a `AlreadyStoredError`.
    */
   findStored(headers: readonly RecordHeader[]): Promise<ReadonlySet<RecordHeader>>;
   /** Stores a record that cannot be processed as a dead letter with its cause, and counts it in the ledger. */
@@ -389,7 +389,7 @@ export class StoreConflictError extends Error {
 }
 
 /** A record of the batch is stored already. Retried without it (`findStored`). */
-export class StoredAlreadyError extends StoreConflictError {}
+export class AlreadyStoredError extends StoreConflictError {}
 
 /** The store does not accept a value: a record is the cause, and a retry does not help. The message quotes nothing. */
 export class StoreValueError extends Error {

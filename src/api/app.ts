@@ -71,7 +71,7 @@ const PUBLISHABLE_REFUSED = 'publishable keys may only be used under /ingest/';
 export function buildApp(options: ApiParts): FastifyInstance {
   const app = frame(options);
   const routes = collectRoutes(app);
-  ignoreStrangersForwarding(app, new TrustedProxies(options.config.trustedProxies));
+  dropUntrustedForwardedHeaders(app, new TrustedProxies(options.config.trustedProxies));
   for (const name of ['session', 'tenantId', 'keyId']) app.decorateRequest(name, null);
   // In the order of the OpenAPI document.
   registerProfileRoutes(app, options);
@@ -108,7 +108,7 @@ export function buildApp(options: ApiParts): FastifyInstance {
  * A proxy's claims about its client are accepted from the proxies that the operator named. From any other client such a
  * header is removed before anything reads it. `X-Forwarded-Host` is not used at all.
  */
-function ignoreStrangersForwarding(app: FastifyInstance, proxies: TrustedProxies): void {
+function dropUntrustedForwardedHeaders(app: FastifyInstance, proxies: TrustedProxies): void {
   app.addHook('onRequest', (request, _reply, done) => {
     if (!proxies.has(request.socket.remoteAddress ?? '')) {
       delete request.headers['x-forwarded-for'];

@@ -23,7 +23,7 @@ import {
   type JobItem,
   type RejectedItem,
   StoreConflictError,
-  StoredAlreadyError,
+  AlreadyStoredError,
   StoreUnavailableError,
   type StoreWriter,
   type TakenJob,
@@ -219,7 +219,7 @@ export class JobRunner {
 
   /** After an error in a step. Throws it on unless it is a conflict, or may be the fault of an item. */
   async #recover(job: TakenJob | undefined, error: unknown): Promise<void> {
-    const isStored = error instanceof StoredAlreadyError;
+    const isStored = error instanceof AlreadyStoredError;
     if (error instanceof StoreConflictError && !isStored) {
       this.#parts.metrics.inc(METRIC.store_conflicts);
       await sleep(Math.random() * CONFLICT_WAIT_MS);

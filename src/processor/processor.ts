@@ -20,7 +20,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import {
   StoreConflictError,
-  StoredAlreadyError,
+  AlreadyStoredError,
   type StoreProgress,
   type StoreWriter,
   type WriteTransaction,
@@ -344,7 +344,7 @@ export class Processor {
     if (isPoison(error)) return;
     this.#isUncertain = true;
     if (!(error instanceof StoreConflictError)) throw error;
-    if (error instanceof StoredAlreadyError && !this.#hasCopies) {
+    if (error instanceof AlreadyStoredError && !this.#hasCopies) {
       this.#hasCopies = true;
       this.#parts.logger.warn('the log has records that are stored already: they are left out');
     }

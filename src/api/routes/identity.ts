@@ -216,7 +216,7 @@ async function explainProfile(
   const identity = await store.identity(tenantId, id);
   if (identity === undefined) return undefined;
   if (ends === null) return identityJson(identity);
-  refuseStrangers(identity, ends[0], ends[1]);
+  requireOwnIdentifiers(identity, ends[0], ends[1]);
   const chain = chainOf(identity, ...ends);
   return chain && identityJson(identity, chain);
 }
@@ -241,7 +241,7 @@ async function askedIdentifier(name: string, given: string, options: MatchOption
   return { type, value: await valueToMatch(type, value, options) };
 }
 
-function refuseStrangers({ identifiers }: StoredIdentity, from: NormalisedKey, to: NormalisedKey): void {
+function requireOwnIdentifiers({ identifiers }: StoredIdentity, from: NormalisedKey, to: NormalisedKey): void {
   const isStranger = ({ type, value }: NormalisedKey): boolean =>
     !identifiers.some((link) => link.type === type && link.normalised === value);
   const names = Object.entries({ from, to }).flatMap(([name, asked]) => (isStranger(asked) ? [name] : []));

@@ -197,7 +197,7 @@ const CANDIDATES_PER_READ = 100;
 const STEP_MS = 50;
 
 /** $1 tenant, $2 before, $3 how many to scan. */
-const LOOKED_AT = `
+const SCANNED = `
   SELECT no, properties FROM nodes WHERE tenant = $1 AND no < $2 AND root IS NULL ORDER BY no DESC LIMIT $3`;
 
 /** $4 and $5: patterns of identifiers and of phone numbers; $6 and $7 of properties. */
@@ -210,8 +210,8 @@ const identifiersMatch = (node: string): string => `
     OR (i.type = 2 AND i.value LIKE $5::text)))`;
 
 const EVERYONE_SQL = `
-  WITH s AS MATERIALIZED (${LOOKED_AT})
-  SELECT count(*) AS looked_at, min(no) AS lowest, json_agg(json_build_array(no, NULL) ORDER BY no DESC) AS candidates
+  WITH s AS MATERIALIZED (${SCANNED})
+  SELECT count(*) AS scanned, min(no) AS lowest, json_agg(json_build_array(no, NULL) ORDER BY no DESC) AS candidates
   FROM s`;
 
 /**
@@ -219,19 +219,19 @@ const EVERYONE_SQL = `
  * exactly.
  */
 const CANDIDATES_SQL = `
-  WITH s AS MATERIALIZED (${LOOKED_AT}),
-  judged AS MATERIALIZED (
+  WITH s AS MATERIALIZED (${SCANNED}),
+  compared AS MATERIALIZED (
     SELECT no, properties, ${propertiesMatch('s')} AS by_properties, ${identifiersMatch('s')} OR EXISTS (
       SELECT 1 FROM nodes AS m WHERE m.root = s.no AND (${propertiesMatch('m')} OR ${identifiersMatch('m')})) AS by_others
     FROM s
   )
-  SELECT count(*) AS looked_at, min(no) AS lowest,
+  SELECT count(*) AS scanned, min(no) AS lowest,
     json_agg(json_build_array(no, CASE WHEN NOT by_others AND octet_length(properties) <= ${NAMED_BYTES_MAX} THEN properties END)
       ORDER BY no DESC) FILTER (WHERE by_properties OR by_others) AS candidates
-  FROM judged`;
+  FROM compared`;
 
 interface Candidates {
-  readonly looked_at: number;
+  readonly scanned: number;
   readonly lowest: NodeNumber | null;
   readonly candidates: readonly (readonly [NodeNumber, properties: string | null])[] | null;
 }
@@ -247,7 +247,7 @@ export function peopleSteps(
   return async (before, room, until) => {
     const rows = filter === null ? Math.min(room, ROWS_MAX) : nextRows;
     const start = performance.now();
-    const { looked_at: lookedAt, lowest, candidates } = await findCandidates(db, tenant, before, rows, filter);
+    const { scanned, lowest, candidates } = await findCandidates(db, tenant, before, rows, filter);
     const isQuick = performance.now() - start < STEP_MS;
     nextRows = isQuick ? Math.min(ROWS_MAX, rows * 2) : Math.max(1, Math.floor(rows / 2));
     if (lowest === null) return { found: [], end: null };
@@ -264,7 +264,7 @@ export function peopleSteps(
       }
       if (performance.now() >= until) return { found, end: some.at(-1) ?? lowest };
     }
-    return { found, end: lookedAt < rows ? null : lowest };
+    return { found, end: scanned < rows ? null : lowest };
   };
 }
 

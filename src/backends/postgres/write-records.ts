@@ -7,7 +7,7 @@
  * up for that: the insert finds it, and the transaction is tried again without the copy (`findStored`).
  */
 
-import { type RecordHeader, type RecordToStore, StoredAlreadyError } from '../../store-writer.ts';
+import { type RecordHeader, type RecordToStore, AlreadyStoredError } from '../../store-writer.ts';
 import { amountText } from '../../views/currency.ts';
 import { compareBuckets, type CountedBucket } from '../../views/event-counts.ts';
 import { type KeptRejection, keptRejections } from '../../views/kept-rejections.ts';
@@ -180,7 +180,7 @@ export async function writeRecords(
 ): Promise<void> {
   const rows = await numbered(client, tenants, numbers, processedAt);
   const { rowCount } = await INSERT_RECORDS.query(client, rows);
-  if (rowCount !== rows.length) throw new StoredAlreadyError('a record of the batch is stored already');
+  if (rowCount !== rows.length) throw new AlreadyStoredError('a record of the batch is stored already');
   await copyEvents(client, rows);
   await insertArrivals(client, rows);
   await insertRejections(client, rows);
