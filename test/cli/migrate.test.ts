@@ -427,7 +427,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     );
     assert.equal(readMigrationMarker(folder)?.state, 'migrating');
     const { config } = readConfig({ env: { STORE_URL: url }, args: [] });
-    await assert.rejects(prepareDatabase(config), saying(/being filled by "sluice migrate".*not finished/));
+    await assert.rejects(prepareDatabase(config), saying(/A "sluice migrate" into the database in STORE_URL is not finished/));
   });
 
   test(

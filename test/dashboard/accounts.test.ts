@@ -244,7 +244,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     await page.getByLabel('E-mail').fill('grace@example.com');
     await page.getByLabel('Password', { exact: true }).fill('a third long password');
     await page.getByRole('button', { name: 'Sign in' }).click();
-    await sees(page, /password is wrong/i);
+    await sees(page, /wrong e-mail address or password/i);
     assertNoComplaints(watched);
     await watched.context.close();
     await second.context.close();

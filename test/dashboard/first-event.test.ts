@@ -174,7 +174,7 @@ suite('From the first start to the first event', { skip: whyNoBrowser() }, () =>
     await page.getByLabel('E-mail').fill(EMAIL);
     await page.getByLabel('Password', { exact: true }).fill(`${PASSWORD} not`);
     await page.getByRole('button', { name: 'Sign in' }).click();
-    await sees(page, /password is wrong/i);
+    await sees(page, /wrong e-mail address or password/i);
     assert.deepEqual(await watched.context.cookies(), []);
 
     await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
