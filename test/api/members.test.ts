@@ -181,7 +181,7 @@ suite('Members', () => {
     assert.deepEqual(again.body, {
       error: 'conflict',
       trace_id: (again.body as { trace_id: string }).trace_id,
-      message: 'email is that of a member of this account already',
+      message: 'this e-mail address already belongs to a member of this account',
     });
     for (const email of ['', 'nobody', 7, null]) assert.equal((await inviting(email)).status, 400);
     const statuses = new Set<number>();

@@ -427,7 +427,10 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     );
     assert.equal(readMigrationMarker(folder)?.state, 'migrating');
     const { config } = readConfig({ env: { STORE_URL: url }, args: [] });
-    await assert.rejects(prepareDatabase(config), saying(/A "sluice migrate" into the database in STORE_URL is not finished/));
+    await assert.rejects(
+      prepareDatabase(config),
+      saying(/A "sluice migrate" into the database in STORE_URL is not finished/),
+    );
   });
 
   test(

@@ -88,7 +88,7 @@ suite('sluice plan', () => {
   test('a push that was overtaken, a wrong key and a missing file are refused in words', async () => {
     const overtaken = await plan('push', fileWith('old.json', { version: 7, events: {} }));
     assert.equal(overtaken.code, 2);
-    assert.match(overtaken.err, /made from version 7/);
+    assert.match(overtaken.err, /based on version 7/);
     const wrong = testShell({ env: { SLUICE_URL: server.baseUrl, SLUICE_KEY: 'sk_dev_x' }, now: Date.now });
     assert.match(await refusal(runPlan, ['pull'], wrong), /does not accept this key/);
     assert.match(

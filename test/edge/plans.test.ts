@@ -287,7 +287,10 @@ suite('Enforced tracking plans', () => {
     assert.equal(((await put(server(), key, ENFORCED)).body as { is_new: boolean }).is_new, false);
     const overtaken = await put(server(), key, { version: 0, events: {} });
     assert.equal(overtaken.status, 409);
-    assert.match((overtaken.body as { message: string }).message, /made from version 0, but version 1 is the newest/);
+    assert.match(
+      (overtaken.body as { message: string }).message,
+      /based on version 0, but the newest is 1: merge its changes, then set version to 1/,
+    );
     assert.equal((await put(server(), key, { version: 1, events: {} })).status, 200);
     const { body } = await ask(server(), '/plan?version=1', { headers: withKey(key) });
     assert.deepEqual((body as { plan: unknown }).plan, { unplanned_events: 'allow', ...ENFORCED });
