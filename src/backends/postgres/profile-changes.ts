@@ -6,9 +6,10 @@
  *
  * An erase is one transaction, except for a person with very many or large events, or with events of many days: these
  * are removed in pieces before, so that processors do not wait and memory stays bounded. After a crash in between, the
- * profile exists with fewer events, and can be erased again, and the audit entry says what was removed. Limits: deleted rows stay in the server's files until it vacuums, and in its write-ahead log and backups for as long
- * as those are kept; the event log keeps requests for its own retention; the `$event_id` of an event that had expired
- * before is remembered to the end of its window.
+ * profile exists with fewer events and can be erased again, and the audit entry says what was removed. Limits: deleted
+ * rows stay in the server's files until it vacuums, and in its write-ahead log and backups for as long as those are kept;
+ * the event log keeps requests for its own retention; the `$event_id` of an event that had expired before is remembered
+ * to the end of its window.
  */
 
 import { sql, type SqlBool } from 'kysely';
